@@ -1,0 +1,1 @@
+"""Algorithm 1 and the baselines of the paper, one file each."""

@@ -1,0 +1,1 @@
+"""Section III of the paper: representation profiles, their divergence, scores, and sampling by score."""

@@ -1,0 +1,1 @@
+"""How a client's profile meets the server's baseline: in the clear, on the client, or encrypted."""

@@ -1,0 +1,1 @@
+"""The discrete-event simulation: fleet, costs, the federation, the loop, and the store."""

@@ -1,0 +1,1 @@
+"""Engines that train cohorts: `train(cohort) -> updates`."""

@@ -1,0 +1,1 @@
+"""The native engine: a whole client's training as one compiled task (Numba)."""
