@@ -80,12 +80,13 @@ class Engine(Protocol):
     name: str
 
     def train(
-        self, weights: Vector, round: int, clients: Sequence[int], recipe: Recipe, *, profile: bool = False  # noqa: A002
+        self, weights: Vector, round: int, clients: Sequence[int], recipe: Recipe, *, profile: bool = False
     ) -> list[Update]:
         """Train each client from ``weights``; one update a client, in the order asked.
 
-        Client k visits its samples in the order of ``stream(seed, "shuffle", round, k).permutation(n)``, drawn anew from
-        that one generator for every epoch; the last batch of an epoch may be smaller. A profile carries version ``round - 1``.
+        Client k visits its samples in the order of ``stream(seed, "shuffle", round, k).permutation(n)``, drawn anew
+        from that one generator for every epoch; the last batch of an epoch may be smaller. A profile carries version
+        ``round - 1``.
         """
         ...
 

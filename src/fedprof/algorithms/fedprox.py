@@ -1,0 +1,42 @@
+"""FedProx: clients drawn by data size, a proximal term in their objective, plain mean.
+
+Li, Sahu, Zaheer, Sanjabi, Talwalkar, Smith: Federated optimization in heterogeneous networks. MLSys 2020.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+from pydantic import Field
+
+from fedprof.algorithms.aggregation import Partial
+from fedprof.algorithms.base import Algorithm, Population, Selection, State
+from fedprof.core.sampling import sample
+
+
+@dataclass(frozen=True)
+class FedProx(Algorithm):
+    """Weighted random selection by data size; clients minimise F_k(w) + (mu/2) ||w - w_t||^2."""
+
+    name: ClassVar[str] = "fedprox"
+    citation: ClassVar[str] = "Li et al. 2020 (MLSys)"
+    mu: Annotated[float, Field(ge=0)] = 0.01
+    """Weight of the proximal term; 0 leaves FedAvg's local step."""
+    replace: bool = False
+    """Draw with replacement."""
+
+    @property
+    def proximal(self) -> float:  # type: ignore[override]  # a constant in the base, a parameter's alias here
+        """Weight mu of the proximal term."""
+        return self.mu
+
+    @property
+    def combines(self) -> Partial:
+        """Plain mean."""
+        return Partial()
+
+    def select(self, state: State, population: Population, rng: np.random.Generator) -> Selection:
+        """Draw by data size."""
+        return Selection.of(sample(np.log(population.shares), population.cohort, rng, replace=self.replace))

@@ -1,0 +1,69 @@
+"""Algorithms by name or by import path (``package.module:Class``)."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from difflib import get_close_matches
+from importlib import import_module
+
+from pydantic import TypeAdapter, ValidationError
+
+from fedprof.algorithms.base import Algorithm
+from fedprof.errors import SettingsError
+
+_HOME = {
+    "fedavg": "fedprof.algorithms.fedavg:FedAvg",
+    "cfcfm": "fedprof.algorithms.cfcfm:CFCFM",
+    "fedavg-rp": "fedprof.algorithms.fedavg_rp:FedAvgRP",
+    "fedprox": "fedprof.algorithms.fedprox:FedProx",
+    "fedadam": "fedprof.algorithms.fedadam:FedAdam",
+    "afl": "fedprof.algorithms.afl:AFL",
+    "fedprof": "fedprof.algorithms.fedprof:FedProf",
+}
+NAMES = tuple(_HOME)
+
+
+def find(name: str) -> type[Algorithm]:
+    """Return the class of an algorithm."""
+    path = _HOME.get(name, name)
+    if ":" not in path:
+        near = get_close_matches(name.lower().replace("_", "-"), NAMES, n=1)
+        hint = f"Did you mean '{near[0]}'? " if near else ""
+        raise SettingsError(
+            f"There is no algorithm '{name}'. {hint}Known: {', '.join(NAMES)}; your own: package.module:Class."
+        )
+    module, _, attribute = path.partition(":")
+    try:
+        found = getattr(import_module(module), attribute)
+    except (ImportError, AttributeError) as error:
+        raise SettingsError(f"Cannot import the algorithm '{name}': {error}") from error
+    if not (isinstance(found, type) and issubclass(found, Algorithm)):
+        raise SettingsError(f"'{name}' is not a subclass of fedprof.algorithms.base.Algorithm")
+    return found
+
+
+def parameters(cls: type[Algorithm]) -> dict[str, object]:
+    """Name and default of each hyper-parameter."""
+    return {field.name: field.default for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+
+
+def create(name: str, settings: Mapping[str, object] | None = None) -> Algorithm:
+    """Make an algorithm from its name and hyper-parameters, every one checked."""
+    cls, settings = find(name), dict(settings or {})
+    known = parameters(cls)
+    for key in settings:
+        if key not in known:
+            near = get_close_matches(key, known, n=1)
+            hint = f"Did you mean '{near[0]}'? " if near else ""
+            raise SettingsError(f"{name} has no parameter '{key}'. {hint}It has: {', '.join(known) or 'none'}.")
+    try:
+        return TypeAdapter(cls).validate_python(settings)
+    except ValidationError as error:
+        raise SettingsError("; ".join(_explain(name, problem) for problem in error.errors())) from error
+
+
+def _explain(name: str, problem: Mapping[str, object]) -> str:
+    where = problem["loc"]
+    key = where[0] if isinstance(where, tuple) and where else "settings"
+    return f"{name}.{key} = {problem['input']!r}: {problem['msg']}"
