@@ -1,1 +1,1 @@
-"""Section III of the paper: representation profiles, their divergence, scores, and sampling by score."""
+"""Section III of the paper and equation 8: profiles, their divergence, scores and sampling. Usable on its own."""
