@@ -1,0 +1,92 @@
+"""From samples, a partition and damage to `ClientData`, reproducible from the seed alone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from fedprof.data.clients import ClientData, Samples
+from fedprof.data.damage import DAMAGES, NORMAL, Clean, Damage, assign, is_image
+from fedprof.data.partition import Partition
+from fedprof.errors import DataError
+from fedprof.randomness import stream
+
+Array = NDArray[Any]
+Strengths = Mapping[str, Mapping[str, Any]]
+
+
+def client_data(
+    x: Array,
+    y: Array,
+    partition: Partition,
+    damage: Strengths,
+    seed: int,
+    *,
+    shift: ArrayLike = 0.0,
+    scale: ArrayLike = 1.0,
+) -> ClientData:
+    """Give clients their rows and damage those drawn for it.
+
+    ``damage`` maps kinds to ``{"share": share of the clients, ...strengths}``. Without a damaged client, all share one
+    pool through row numbers. Otherwise the pool is a copy in client order, where client k's damage draws from
+    ``stream(seed, "damage", 0, k)``. When rows are recycled (more rows dealt than there are samples), the pool holds
+    each sample once a kind instead, damaged with ``stream(seed, "damage", 0, index of the kind)``.
+    """
+    shares = {_known(kind): float(given.get("share", 0)) for kind, given in damage.items()}
+    kinds = (NORMAL, *shares)
+    kind = assign(shares, len(partition), stream(seed, "kinds"))
+    strengths = [{name: value for name, value in given.items() if name != "share"} for given in damage.values()]
+    steps = [(DAMAGES[name], strength) for name, strength in zip(shares, strengths, strict=True)]
+    rows: NDArray[np.integer] | None = partition.rows
+    if kind.any() and len(partition.rows) <= len(x):
+        (x, y), rows = _damaged_by_client(Samples(x, y), partition, kind, steps, seed), None
+    elif kind.any():
+        rows = partition.rows + len(x) * np.repeat(kind.astype(np.int64), partition.sizes)
+        x, y = _damaged_by_kind(x, y, steps, seed)
+    pool = Samples(x, y, np.asarray(shift, np.float32), np.asarray(scale, np.float32))
+    return ClientData(pool, partition.offsets, rows, kind, kinds)
+
+
+def standardisation(x: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Mean and standard deviation for `Samples`: one a feature for tables, one a channel for images.
+
+    A feature that never changes is left at its scale, so it becomes 0 and not a division by zero.
+    """
+    axes = (0, 2, 3) if is_image(x) else 0
+    mean, std = x.mean(axis=axes, dtype=np.float64), x.std(axis=axes, dtype=np.float64)
+    std[std == 0] = 1
+    trail = (slice(None), None, None) if is_image(x) else slice(None)
+    return mean[trail].astype(np.float32), std[trail].astype(np.float32)
+
+
+def _known(kind: str) -> str:
+    if kind not in DAMAGES:
+        raise DataError(f"unknown damage '{kind}': choose from {', '.join(DAMAGES)}")
+    return kind
+
+
+Steps = list[tuple[Damage, dict[str, Any]]]
+
+
+def _damaged_by_client(
+    pool: Samples, partition: Partition, kind: NDArray[np.uint8], steps: Steps, seed: int
+) -> tuple[Array, Array]:
+    clean = Clean.of(pool.x, pool.y)
+    x, y = pool.x[partition.rows], pool.y[partition.rows]
+    for client in np.flatnonzero(kind):
+        mine = slice(partition.offsets[client], partition.offsets[client + 1])
+        damage, strength = steps[kind[client] - 1]
+        x[mine], y[mine] = damage(x[mine], y[mine], stream(seed, "damage", 0, int(client)), clean, **strength)
+    return x, y
+
+
+def _damaged_by_kind(x: Array, y: Array, steps: Steps, seed: int) -> tuple[Array, Array]:
+    """All samples as they are, then all of them under each damage."""
+    clean = Clean.of(x, y)
+    pools = [(x, y)]
+    for index, (damage, strength) in enumerate(steps, start=1):
+        pools.append(damage(x, y, stream(seed, "damage", 0, index), clean, **strength))
+    return np.concatenate([p[0] for p in pools]), np.concatenate([p[1] for p in pools])

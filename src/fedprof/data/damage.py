@@ -1,0 +1,200 @@
+"""Damage: what can be wrong with a client's data.
+
+A damage takes a client's inputs and targets and returns damaged copies of the same shapes and dtypes. Strengths are
+relative to what clean data look like (`Clean`), so one number suits 8 x 8 digits and sensor readings alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy import ndimage
+
+from fedprof.errors import DataError
+
+Array = NDArray[Any]
+NORMAL = "normal"
+
+
+@dataclass(frozen=True)
+class Clean:
+    """What undamaged data look like: one value for images, one a feature for tables."""
+
+    low: Array
+    high: Array
+    mean: Array
+    std: Array
+    classes: int
+    """Number of classes; 0 for regression."""
+
+    @classmethod
+    def of(cls, x: Array, y: Array) -> Clean:
+        """Measure a pool of samples."""
+        axis = None if is_image(x) else 0
+        low, high, mean, std = (np.asarray(f(x, axis=axis)) for f in (np.min, np.max, np.mean, np.std))
+        classes = int(y.max()) + 1 if np.issubdtype(y.dtype, np.integer) else 0
+        return cls(low, high, mean.astype(np.float32), std.astype(np.float32), classes)
+
+
+Apply = Callable[..., tuple[Array, Array]]
+
+
+@dataclass(frozen=True)
+class Damage:
+    """One kind of damage: its name, what it does, and to which inputs it may be done."""
+
+    name: str
+    what: str
+    apply: Apply
+    images: bool = True
+    features: bool = True
+
+    def __call__(
+        self, x: Array, y: Array, rng: np.random.Generator, clean: Clean, **strength: Any
+    ) -> tuple[Array, Array]:
+        """Return damaged copies of inputs and targets."""
+        if not (self.images if is_image(x) else self.features):
+            raise DataError(f"damage '{self.name}' cannot be done to {'images' if is_image(x) else 'tables'}")
+        return self.apply(x, y, rng, clean, **strength)
+
+
+def is_image(x: Array) -> bool:
+    """Tell images, ``(n, channels, height, width)``, from tables, ``(n, features)``."""
+    return x.ndim == 4
+
+
+def polluted(
+    x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, density: float = 0.5, reach: float = 1.0
+) -> tuple[Array, Array]:
+    """Replace a ``density`` of readings by invalid ones: outside the feature's range, by up to ``reach`` ranges."""
+    span = clean.high - clean.low
+    beyond = rng.uniform(0, reach, x.shape) * span
+    invalid = np.where(rng.random(x.shape) < 0.5, clean.low - beyond, clean.high + beyond)
+    return np.where(_mask(x, density, rng), invalid, x).astype(x.dtype), y.copy()
+
+
+def noise(x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, sigma: float = 1.0) -> tuple[Array, Array]:
+    """Add Gaussian noise of ``sigma`` standard deviations of the clean data."""
+    return _as_like(x + rng.normal(0, sigma, x.shape) * clean.std, x, clean), y.copy()
+
+
+def irrelevant(
+    x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, foreign: Array | None = None
+) -> tuple[Array, Array]:
+    """Replace every image by one that is not of the task; the labels stay and mean nothing any more.
+
+    By default the images are cloud-like textures with the 1/f spectrum of natural photographs; ``foreign`` gives others
+    of the same shape to draw from.
+    """
+    if foreign is None:
+        return _as_like(clean.low + (clean.high - clean.low) * _textures(x.shape, rng), x, clean), y.copy()
+    if foreign.shape[1:] != x.shape[1:]:
+        raise DataError(f"irrelevant images have shape {foreign.shape[1:]}, the task's have {x.shape[1:]}")
+    return foreign[rng.integers(len(foreign), size=len(x))].astype(x.dtype), y.copy()
+
+
+def blur(x: Array, y: Array, _rng: np.random.Generator, clean: Clean, *, sigma: float = 2.0) -> tuple[Array, Array]:
+    """Blur images with a Gaussian of ``sigma`` pixels."""
+    soft = ndimage.gaussian_filter(x.astype(np.float32), (0, 0, sigma, sigma), mode="nearest")
+    return _as_like(soft, x, clean), y.copy()
+
+
+def pixel(x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, density: float = 0.3) -> tuple[Array, Array]:
+    """Salt and pepper: set a ``density`` of pixels to black or white, with equal chance, in all channels at once."""
+    dots = rng.random((len(x), 1, *x.shape[2:]))
+    damaged = np.where(dots < density / 2, clean.low, x)
+    return np.where(dots >= 1 - density / 2, clean.high, damaged).astype(x.dtype), y.copy()
+
+
+def mislabelled(
+    x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, density: float = 0.5
+) -> tuple[Array, Array]:
+    """Give a ``density`` of samples a wrong class (any other, equally likely); in regression, each other's targets."""
+    wrong = rng.permutation(len(y))[: round(density * len(y))]
+    labels = y.copy()
+    if clean.classes > 1:
+        labels[wrong] = (y[wrong] + rng.integers(1, clean.classes, len(wrong))) % clean.classes
+    else:
+        labels[wrong] = y[np.roll(wrong, 1)]
+    return x.copy(), labels
+
+
+def duplicated(
+    x: Array, y: Array, rng: np.random.Generator, _clean: Clean, *, density: float = 0.8
+) -> tuple[Array, Array]:
+    """Overwrite a ``density`` of samples with copies of the client's others; at least one original stays."""
+    order = rng.permutation(len(x))
+    originals = order[: max(1, len(x) - round(density * len(x)))]
+    source = np.arange(len(x))
+    source[order[len(originals) :]] = rng.choice(originals, len(x) - len(originals))
+    return x[source], y[source]
+
+
+def missing(
+    x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, density: float = 0.5, fill: str = "mean"
+) -> tuple[Array, Array]:
+    """Lose a ``density`` of values; fill each with the clean data's ``mean`` (usual imputation) or with ``zero``."""
+    if fill not in ("mean", "zero"):
+        raise DataError(f"missing values are filled with 'mean' or 'zero', not '{fill}'")
+    value = clean.mean if fill == "mean" else np.zeros_like(clean.mean)
+    return _as_like(np.where(_mask(x, density, rng), value, x), x, clean), y.copy()
+
+
+DAMAGES: Mapping[str, Damage] = {
+    damage.name: damage
+    for damage in (
+        Damage("polluted", "features take invalid values", polluted, images=False),
+        Damage("noise", "Gaussian noise on every value", noise),
+        Damage("irrelevant", "images not of the task", irrelevant, features=False),
+        Damage("blur", "Gaussian blur", blur, features=False),
+        Damage("pixel", "salt and pepper", pixel, features=False),
+        Damage("mislabelled", "wrong labels", mislabelled),
+        Damage("duplicated", "copies of few samples", duplicated),
+        Damage("missing", "values lost and filled in", missing),
+    )
+}
+
+
+def assign(shares: Mapping[str, float], clients: int, rng: np.random.Generator) -> NDArray[np.uint8]:
+    """Draw which clients suffer from what: 0 is normal, 1, 2, ... are the kinds of ``shares`` in their order.
+
+    Numbers are rounded by largest remainder (Hamilton's method), so they always add up and exact shares stay exact;
+    equal remainders go to the normal clients first, then in the order of ``shares``.
+    """
+    if min(shares.values(), default=0) < 0 or sum(shares.values()) > 1 + 1e-9:
+        raise DataError(f"the shares of damaged clients must be at least 0 and add up to at most 1, not {dict(shares)}")
+    quotas = np.array([1 - sum(shares.values()), *shares.values()]) * clients
+    counts = np.floor(quotas + 1e-9).astype(int)
+    by_remainder = np.argsort(-np.round(quotas - counts, 9), kind="stable")
+    counts[by_remainder[: clients - counts.sum()]] += 1
+    return rng.permutation(np.repeat(np.arange(len(counts), dtype=np.uint8), counts))
+
+
+def _mask(x: Array, density: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+    mask: NDArray[np.bool_] = rng.random(x.shape) < density
+    return mask
+
+
+def _as_like(values: ArrayLike, x: Array, clean: Clean) -> Array:
+    """Values in the dtype of ``x``; integers are rounded and kept within the clean range."""
+    if np.issubdtype(x.dtype, np.integer):
+        values = np.clip(np.rint(values), clean.low, clean.high)
+    return np.asarray(values).astype(x.dtype)
+
+
+def _textures(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
+    """Random images in [0, 1] whose spectrum falls off as 1/f; the channels share most of their structure."""
+    n, channels, height, width = shape
+    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width))
+    falloff = 1 / np.maximum(frequency, 1 / max(height, width))
+    common = rng.normal(size=(n, 1, height, width))
+    own = rng.normal(size=(n, channels, height, width))
+    spectrum = np.fft.rfft2(0.8 * common + 0.6 * own) * falloff
+    images = np.fft.irfft2(spectrum, s=(height, width))
+    low, high = images.min(axis=(1, 2, 3), keepdims=True), images.max(axis=(1, 2, 3), keepdims=True)
+    textures: NDArray[np.float32] = ((images - low) / (high - low)).astype(np.float32)
+    return textures
