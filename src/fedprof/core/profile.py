@@ -139,6 +139,7 @@ class Moments:
         self.m2: NDArray[np.float64] = np.zeros(q)
         """Sum of squared deviations from the mean."""
 
+    @np.errstate(invalid="ignore", over="ignore")  # non-finite activations are reported by the Profile they end in
     def update(self, batch: ArrayLike) -> None:
         """Add the samples of a batch, one row each."""
         rows = np.asarray(batch, dtype=np.float64)
@@ -155,6 +156,7 @@ class Moments:
         if other.count:
             self._add(other.count, other.mean, other.m2)
 
+    @np.errstate(invalid="ignore", over="ignore")
     def _add(self, count: int, mean: NDArray[np.float64], m2: NDArray[np.float64]) -> None:
         total = self.count + count
         delta = mean - self.mean
