@@ -29,6 +29,10 @@ class MatchingError(FedProfError, ValueError):
     """A message of a matching scheme is malformed, stale or repeated."""
 
 
+class WorkerError(FedProfError, RuntimeError):
+    """A worker process died or met an error."""
+
+
 class MissingExtraError(FedProfError, ImportError):
     """An optional part is not installed."""
 

@@ -1,0 +1,202 @@
+"""What one process does of a torch engine's work: train a client, evaluate a chunk, profile a client."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional
+
+from fedprof.core.fusion import fused
+from fedprof.core.profile import Moments, Profile
+from fedprof.errors import DataError, LayerError, SettingsError
+from fedprof.randomness import integer_seed, stream
+from fedprof.training.engine import Loss, Recipe, Update, Vector, Workload
+from fedprof.training.torch_flat import Descent, FlatModel
+
+if TYPE_CHECKING:
+    from fedprof.data.clients import Samples
+
+LOSSES: dict[str, Loss] = {"mse": functional.mse_loss, "nll": functional.nll_loss, "ce": functional.cross_entropy}
+_NORMALISATION = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
+_Pair = tuple[torch.Tensor, torch.Tensor]
+
+
+@dataclass
+class Tally:
+    """Sums over some validation samples."""
+
+    count: int = 0
+    accuracy: float = 0.0
+    loss: float = 0.0
+    moments: Moments | None = None
+
+    def add(self, other: Tally) -> None:
+        """Count more samples in."""
+        self.count += other.count
+        self.accuracy += other.accuracy
+        self.loss += other.loss
+        if self.moments is None:
+            self.moments = other.moments
+        elif other.moments is not None:
+            self.moments.merge(other.moments)
+
+
+class Trainer:
+    """One copy of the workload's model, and the work of an engine done one client or one chunk at a time."""
+
+    def __init__(self, workload: Workload, device: str = "cpu", channels_last: bool = False) -> None:
+        self._work = workload
+        self._device = torch.device(device)
+        self._model = FlatModel(workload.model, self._device, channels_last)
+        self._module = self._model.module
+        self._layer = self._module.get_submodule(workload.layer)
+        self._loss = loss_function(workload.loss)
+        self._smallest = 2 if any(isinstance(part, _NORMALISATION) for part in self._module.modules()) else 1
+
+    def load(self, weights: Vector) -> None:
+        """Receive the global weights."""
+        self._model.load(weights)
+
+    def train(self, round: int, client: int, recipe: Recipe, profile: bool) -> Update:  # noqa: A002
+        """Train a client from the weights received.
+
+        A batch of a single sample is left out if the model has batch normalisation, which cannot train on it.
+        """
+        made = self.moments(client).to_profile(round - 1) if profile else None
+        with self._private_randomness("dropout", round, client):
+            loss = self._descend(client, recipe, stream(self._work.seed, "shuffle", round, client))
+        return Update(client, self._model.weights(), loss, made)
+
+    @torch.no_grad()
+    def evaluate(self, rows: slice, profile: bool) -> Tally:
+        """Evaluate the weights received on some rows of the validation set."""
+        self._prepare(training=False)
+        tally = Tally()
+        with self._private_randomness("evaluation", 0, rows.start), self._watched() as seen:
+            for x, y in self._batches(self._work.validation, rows):
+                tally.add(self._judge(x, y))
+                tally.moments = _gathered(tally.moments, seen, self._layer) if profile else None
+                seen.clear()
+        return tally
+
+    @torch.no_grad()
+    def moments(self, client: int) -> Moments:
+        """Gather the moments of a client's representations under the weights received."""
+        self._prepare(training=False)
+        found: Moments | None = None
+        with self._private_randomness("evaluation", 0, client), self._watched(stop=True) as seen:
+            for x, _ in self._batches(self._work.clients.pool, self._work.clients.rows_of(client)):
+                try:
+                    self._module(x)
+                except _ReachedError:
+                    pass
+                found = _gathered(found, seen, self._layer)
+                seen.clear()
+        if found is None:
+            raise DataError(f"client {client} holds no sample to profile")
+        return found
+
+    def profile(self, client: int, version: int) -> Profile:
+        """Profile a client's data under the weights received."""
+        return self.moments(client).to_profile(version)
+
+    def _prepare(self, training: bool) -> None:
+        self._model.reset()
+        self._module.train(training)
+
+    def _descend(self, client: int, recipe: Recipe, shuffle: np.random.Generator) -> float:
+        self._prepare(training=True)
+        x, y = self._tensors(*self._work.clients.samples(client))
+        if len(y) < self._smallest:
+            raise DataError(f"client {client} holds {len(y)} samples; training this model takes {self._smallest}")
+        descent = Descent(self._model, recipe)
+        first: list[tuple[torch.Tensor, int]] = []
+        for epoch in range(recipe.epochs):
+            order = torch.from_numpy(shuffle.permutation(len(y))).to(self._device)
+            for inputs, targets in zip(x[order].split(recipe.batch), y[order].split(recipe.batch), strict=True):
+                if len(targets) < self._smallest:
+                    continue
+                loss = self._loss(self._module(self._laid_out(inputs)), targets)
+                descent.step(loss)
+                if epoch == 0:
+                    first.append((loss.detach(), len(targets)))
+        return float(np.average([float(loss) for loss, _ in first], weights=[size for _, size in first]))
+
+    def _judge(self, x: torch.Tensor, y: torch.Tensor) -> Tally:
+        outputs = self._module(x)
+        accuracy = self._work.metric(outputs.cpu().numpy(), y.cpu().numpy())
+        return Tally(len(y), float(accuracy.sum()), float(self._loss(outputs, y)) * len(y))
+
+    def _batches(self, samples: Samples, rows: slice | np.ndarray[Any, Any]) -> Iterator[_Pair]:
+        positions = np.arange(len(samples))[rows] if isinstance(rows, slice) else rows
+        for start in range(0, len(positions), self._work.evaluation_batch):
+            batch = positions[start : start + self._work.evaluation_batch]
+            x, y = self._tensors(samples.standardised(batch), samples.targets(batch))
+            yield self._laid_out(x), y
+
+    def _tensors(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> _Pair:
+        return torch.from_numpy(x).to(self._device), torch.from_numpy(y).to(self._device)
+
+    def _laid_out(self, x: torch.Tensor) -> torch.Tensor:
+        if self._model.channels_last and x.dim() == 4:
+            return x.contiguous(memory_format=torch.channels_last)
+        return x
+
+    @contextmanager
+    def _watched(self, stop: bool = False) -> Iterator[list[torch.Tensor]]:
+        """Collect the profiled layer's fused output; with ``stop``, run the model no further than that."""
+        seen: list[torch.Tensor] = []
+
+        def look(module: nn.Module, _inputs: object, output: Any) -> None:
+            seen.append(fused(output, module))
+            if stop:
+                raise _ReachedError
+
+        handle = self._layer.register_forward_hook(look)
+        try:
+            yield seen
+        finally:
+            handle.remove()
+
+    @contextmanager
+    def _private_randomness(self, purpose: str, round: int, client: int) -> Iterator[None]:  # noqa: A002
+        """Seed PyTorch's generators (dropout uses them), and put them back."""
+        cuda = [self._device] if self._device.type == "cuda" else []
+        seed = integer_seed(self._work.seed, purpose, round, client)
+        with torch.random.fork_rng(devices=cuda):
+            torch.default_generator.manual_seed(seed)
+            if cuda:
+                torch.cuda.manual_seed(seed)
+            yield
+
+
+class _ReachedError(Exception):
+    """The profiled layer has run: the rest of the forward pass is not needed."""
+
+
+def loss_function(loss: str | Loss) -> Loss:
+    """Find a loss by its name; a function is its own."""
+    if callable(loss):
+        return loss
+    if loss not in LOSSES:
+        raise SettingsError(
+            f"unknown loss {loss!r}; there are {', '.join(LOSSES)}, or a function of (outputs, targets)"
+        )
+    return LOSSES[loss]
+
+
+def _gathered(moments: Moments | None, seen: list[torch.Tensor], layer: nn.Module) -> Moments:
+    if len(seen) != 1:
+        raise LayerError(
+            f"the profiled layer ({type(layer).__name__}) ran {len(seen)} times in one forward pass, not once"
+        )
+    rows = seen[0].cpu().numpy()
+    moments = moments or Moments(rows.shape[1])
+    moments.update(rows)
+    return moments
