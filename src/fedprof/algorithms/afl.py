@@ -17,6 +17,7 @@ from pydantic import Field
 from fedprof.algorithms.aggregation import ServerMomentum
 from fedprof.algorithms.base import CLIENT, Algorithm, Population, Report, Selection, State, Vector
 from fedprof.core.sampling import sample
+from fedprof.core.scores import normalise
 
 LOSS = CLIENT + "loss"
 
@@ -28,8 +29,8 @@ class AFL(Algorithm):
     name: ClassVar[str] = "afl"
     citation: ClassVar[str] = "Goetz et al. 2019"
     alpha1: Annotated[float, Field(ge=0, lt=1)] = 0.75
-    """Share of clients, those valued lowest, left out of the draw by value."""
-    alpha2: Annotated[float, Field(ge=0)] = 0.01
+    """Share of clients, those valued lowest, left out of the draw by value (as in the paper; not the share kept)."""
+    alpha2: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
     """Sharpness of the softmax over valuations."""
     alpha3: Annotated[float, Field(ge=0, le=1)] = 0.1
     """Share of the cohort drawn uniformly from the rest."""
@@ -58,14 +59,14 @@ class AFL(Algorithm):
         losses = state[LOSS].astype(np.float64)
         known = np.isfinite(losses)
         unknown = losses[known].max() if known.any() else 1.0
-        return np.sqrt(population.sizes) * np.where(known, losses, unknown)
+        values: NDArray[np.float64] = np.sqrt(population.sizes) * np.where(known, losses, unknown)
+        return values
 
     def weights_by_value(self, state: State, population: Population) -> NDArray[np.float64]:
-        """Log-weights of the draw by value: the lowest alpha1 share gets -inf."""
+        """Log-weights of the draw by value: the lowest alpha1 share gets -inf; ties with the lowest kept are kept."""
         values = self.valuations(state, population)
-        weights = self.alpha2 * values
-        weights[np.argsort(values, kind="stable")[: int(self.alpha1 * len(values))]] = -np.inf
-        return weights
+        lowest_kept = np.sort(values)[int(self.alpha1 * len(values))]
+        return np.where(values < lowest_kept, -np.inf, self.alpha2 * values)
 
     def select(self, state: State, population: Population, rng: np.random.Generator) -> Selection:
         """Draw (1 - alpha3) K by value, the others uniformly from the rest."""
@@ -77,6 +78,4 @@ class AFL(Algorithm):
 
     def scores(self, state: State, population: Population) -> NDArray[np.float64]:
         """Probability of each client in the draw by value."""
-        weights = self.weights_by_value(state, population)
-        lambdas = np.exp(weights - weights.max())
-        return np.asarray(lambdas / lambdas.sum())
+        return normalise(self.weights_by_value(state, population))

@@ -5,7 +5,7 @@ Sums run in float64, in client order, one client after another, so the result de
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
@@ -15,9 +15,10 @@ from numpy.typing import NDArray
 from fedprof.algorithms.base import Population, Reply, State, Vector
 
 Reading = Literal["fresh", "cache"]
+CACHE, INITIAL = "cache/", "cache/initial"
 
 
-def weighted_sum(terms: Iterable[tuple[float, Vector]], size: int) -> NDArray[np.float64]:
+def weighted_sum(terms: Iterable[tuple[float, NDArray[np.floating]]], size: int) -> NDArray[np.float64]:
     """Sum coefficient * vector, in the order given."""
     total, term = np.zeros(size), np.empty(size)
     for coefficient, vector in terms:
@@ -32,11 +33,18 @@ def plain_mean(replies: Sequence[Reply]) -> NDArray[np.float64]:
     return weighted_sum(((reply.draws / count, reply.weights) for reply in replies), len(replies[0].weights))
 
 
+def mix(entries: Mapping[int, Vector], others: Vector, population: Population) -> Vector:
+    """Sum p_k * entry_k over all clients, in their order; those without an entry count with ``others``."""
+    shares = population.shares
+    moves = ((shares[client], np.subtract(entry, others, dtype=np.float64)) for client, entry in entries.items())
+    return (others + weighted_sum(moves, len(others))).astype(np.float32)
+
+
 @dataclass(frozen=True)
 class Partial:
     """Partial aggregation: the plain mean over the cohort."""
 
-    mode: ClassVar[str] = "partial"
+    mode: ClassVar[Literal["full", "partial"]] = "partial"
 
     def start(self, population: Population, weights: Vector) -> State:
         """Nothing to remember."""
@@ -75,67 +83,69 @@ class Full:
     """
 
     reading: Reading = "fresh"
-    mode: ClassVar[str] = "full"
+    mode: ClassVar[Literal["full", "partial"]] = "full"
 
     def start(self, population: Population, weights: Vector) -> State:
-        """Remember the sum over all entries where absent clients' uploads count."""
-        if self.reading == "fresh":
-            return {}
-        return {"cache/initial": weights, "cache/sum": weights.astype(np.float64)}
+        """Remember the initial model where it counts for those who never uploaded."""
+        return {} if self.reading == "fresh" else {INITIAL: weights}
 
     def combine(
         self, state: State, population: Population, weights: Vector, replies: Sequence[Reply]
     ) -> tuple[State, Vector]:
-        """Replace the cohort's entries in the sum."""
-        shares = population.shares
+        """Replace the cohort's entries and sum them all."""
+        entries = {reply.client: reply.weights for reply in replies}
         if self.reading == "fresh":
-            moves = ((shares[reply.client], reply.weights - weights) for reply in replies)
-            return state, (weights + weighted_sum(moves, len(weights))).astype(np.float32)
-        entries = dict(state)
-        total = state["cache/sum"].astype(np.float64)
-        for reply in replies:
-            name = f"cache/{reply.client}"
-            total += shares[reply.client] * (
-                reply.weights - entries.get(name, state["cache/initial"]).astype(np.float64)
-            )
-            entries[name] = reply.weights
-        return {**entries, "cache/sum": total}, total.astype(np.float32)
+            return state, mix(entries, weights, population)
+        new = {**state, **{f"{CACHE}{client}": entry for client, entry in entries.items()}}
+        cached = {client: new[f"{CACHE}{client}"] for client in range(len(population)) if f"{CACHE}{client}" in new}
+        return new, mix(cached, state[INITIAL], population)
 
 
-def mean_update(weights: Vector, replies: Sequence[Reply], trainable: int) -> tuple[NDArray[np.float64], Vector]:
-    """The cohort's mean update of the trained entries, and the cohort's mean of the buffers."""
-    mean = plain_mean(replies)
-    return mean[:trainable] - weights[:trainable], mean[trainable:].astype(np.float32)
+def trained(population: Population, weights: Vector) -> int:
+    """How many leading entries are trained; a server optimiser leaves the buffers behind them alone."""
+    return len(weights) if population.trainable is None else population.trainable
+
+
+def mean_update(population: Population, weights: Vector, replies: Sequence[Reply]) -> NDArray[np.float64]:
+    """The cohort's mean update of the trained entries."""
+    kept = trained(population, weights)
+    return plain_mean(replies)[:kept] - weights[:kept]
+
+
+def apply_step(weights: Vector, step: NDArray[np.float64], replies: Sequence[Reply]) -> Vector:
+    """Move the trained entries by a step; the buffers become the cohort's mean."""
+    moved = plain_mean(replies)
+    moved[: len(step)] = weights[: len(step)] + step
+    return moved.astype(np.float32)
 
 
 @dataclass(frozen=True)
 class ServerAdam:
-    """Adam on the server (Leroy et al. 2019): the mean client update, negated, is the gradient; buffers are averaged."""
+    """Adam on the server (Leroy et al. 2019): the mean client update, negated, is the gradient; buffers: mean."""
 
     rate: float = 0.001
     beta1: float = 0.9
     beta2: float = 0.999
     epsilon: float = 1e-8
-    mode: ClassVar[str] = "partial"
+    mode: ClassVar[Literal["full", "partial"]] = "partial"
 
     def start(self, population: Population, weights: Vector) -> State:
         """Zero moments."""
-        zeros = np.zeros(population.trainable or len(weights))
+        zeros = np.zeros(trained(population, weights))
         return {"adam/first": zeros, "adam/second": zeros, "adam/step": np.zeros((), np.int64)}
 
     def combine(
         self, state: State, population: Population, weights: Vector, replies: Sequence[Reply]
     ) -> tuple[State, Vector]:
         """One step of Adam along the mean update."""
-        trainable = population.trainable or len(weights)
-        update, buffers = mean_update(weights, replies, trainable)
-        step = int(state["adam/step"]) + 1
-        first = self.beta1 * state["adam/first"] - (1 - self.beta1) * update
-        second = self.beta2 * state["adam/second"] + (1 - self.beta2) * update**2
-        scale = np.sqrt(second / (1 - self.beta2**step)) + self.epsilon
-        moved = weights[:trainable] - self.rate * first / (1 - self.beta1**step) / scale
-        new = {"adam/first": first, "adam/second": second, "adam/step": np.asarray(step)}
-        return {**state, **new}, np.concatenate([moved.astype(np.float32), buffers])
+        gradient = -mean_update(population, weights, replies)
+        count = int(state["adam/step"]) + 1
+        first = self.beta1 * state["adam/first"] + (1 - self.beta1) * gradient
+        second = self.beta2 * state["adam/second"] + (1 - self.beta2) * gradient**2
+        scale = np.sqrt(second / (1 - self.beta2**count)) + self.epsilon
+        step = -self.rate * first / (1 - self.beta1**count) / scale
+        new = {"adam/first": first, "adam/second": second, "adam/step": np.asarray(count, np.int64)}
+        return {**state, **new}, apply_step(weights, step, replies)
 
 
 @dataclass(frozen=True)
@@ -144,18 +154,15 @@ class ServerMomentum:
 
     beta: float = 0.5
     rate: float = 1.0
-    mode: ClassVar[str] = "partial"
+    mode: ClassVar[Literal["full", "partial"]] = "partial"
 
     def start(self, population: Population, weights: Vector) -> State:
         """No momentum yet."""
-        return {"momentum": np.zeros(population.trainable or len(weights))}
+        return {"momentum": np.zeros(trained(population, weights))}
 
     def combine(
         self, state: State, population: Population, weights: Vector, replies: Sequence[Reply]
     ) -> tuple[State, Vector]:
         """Move along the gathered momentum."""
-        trainable = population.trainable or len(weights)
-        update, buffers = mean_update(weights, replies, trainable)
-        momentum = self.beta * state["momentum"] + update
-        moved = weights[:trainable] + self.rate * momentum
-        return {**state, "momentum": momentum}, np.concatenate([moved.astype(np.float32), buffers])
+        momentum = self.beta * state["momentum"] + mean_update(population, weights, replies)
+        return {**state, "momentum": momentum}, apply_step(weights, self.rate * momentum, replies)

@@ -10,16 +10,18 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ClassVar, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from fedprof.errors import SettingsError
 
 if TYPE_CHECKING:
     from fedprof.core.profile import Profile
 
 Vector = NDArray[np.float32]
-State = Mapping[str, NDArray[np.generic]]
+State = Mapping[str, NDArray[Any]]
 CLIENT = "client/"
 
 
@@ -34,13 +36,20 @@ class Population:
     trainable: int | None = None
     """How many leading entries of the weights are trained; the rest are buffers. None: all."""
 
+    def __post_init__(self) -> None:
+        if not len(self.sizes) or np.min(self.sizes) < 1:
+            raise SettingsError("a population needs at least one client, and every client at least one sample")
+        if not 1 <= self.cohort <= len(self.sizes):
+            raise SettingsError(f"a cohort of {self.cohort} cannot be chosen from {len(self.sizes)} clients")
+
     def __len__(self) -> int:
         return len(self.sizes)
 
     @property
     def shares(self) -> NDArray[np.float64]:
         """rho_k = |D_k| / |D|."""
-        return self.sizes / self.sizes.sum()
+        shares: NDArray[np.float64] = self.sizes / self.sizes.sum()
+        return shares
 
 
 @dataclass(frozen=True)
@@ -90,8 +99,7 @@ class Reply(Report):
 class Aggregation(Protocol):
     """How the server combines a cohort's weights into the next global model."""
 
-    mode: str
-    """``"full"`` or ``"partial"``."""
+    mode: ClassVar[Literal["full", "partial"]]
 
     def start(self, population: Population, weights: Vector) -> State:
         """Make the state before round 1."""
@@ -105,14 +113,17 @@ class Aggregation(Protocol):
 
 
 class Algorithm(ABC):
-    """Subclass as a frozen dataclass; override ``select`` and ``aggregation`` and what else differs from FedAvg."""
+    """Subclass as a frozen dataclass of hyper-parameters; define ``select``, ``combines`` and what else differs."""
 
     name: ClassVar[str]
     citation: ClassVar[str]
     profiles: ClassVar[bool] = False
     """Whether clients send profiles: all of them before round 1, then the cohort's."""
-    proximal: float = 0.0
-    """Weight mu of the proximal term in the clients' objective."""
+
+    @property
+    def proximal(self) -> float:
+        """Weight mu of the proximal term in the clients' objective; 0 leaves it out."""
+        return 0.0
 
     @property
     @abstractmethod

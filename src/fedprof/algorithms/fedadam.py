@@ -13,7 +13,7 @@ from pydantic import Field
 
 from fedprof.algorithms.aggregation import ServerAdam
 from fedprof.algorithms.base import Algorithm, Population, Selection, State
-from fedprof.algorithms.fedavg import uniform
+from fedprof.algorithms.draws import uniform
 
 
 @dataclass(frozen=True)
@@ -22,7 +22,7 @@ class FedAdam(Algorithm):
 
     name: ClassVar[str] = "fedadam"
     citation: ClassVar[str] = "Leroy et al. 2019"
-    server_rate: Annotated[float, Field(gt=0)] = 0.001
+    server_rate: Annotated[float, Field(gt=0, allow_inf_nan=False)] = 0.001
     """Adam's rate on the server."""
     beta1: Annotated[float, Field(ge=0, lt=1)] = 0.9
     """Decay of the first moment."""

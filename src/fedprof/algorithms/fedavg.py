@@ -13,12 +13,7 @@ import numpy as np
 
 from fedprof.algorithms.aggregation import Full, Reading
 from fedprof.algorithms.base import Algorithm, Population, Selection, State
-from fedprof.core.sampling import sample
-
-
-def uniform(population: Population, rng: np.random.Generator) -> Selection:
-    """Draw K clients without replacement, all alike."""
-    return Selection.of(sample(np.zeros(len(population)), population.cohort, rng))
+from fedprof.algorithms.draws import uniform
 
 
 @dataclass(frozen=True)

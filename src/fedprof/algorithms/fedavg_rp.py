@@ -12,8 +12,7 @@ import numpy as np
 
 from fedprof.algorithms.aggregation import Partial, SchemeTwo
 from fedprof.algorithms.base import Algorithm, Population, Selection, State
-from fedprof.algorithms.fedavg import uniform
-from fedprof.core.sampling import sample
+from fedprof.algorithms.draws import by_size, uniform
 
 
 @dataclass(frozen=True)
@@ -32,6 +31,4 @@ class FedAvgRP(Algorithm):
 
     def select(self, state: State, population: Population, rng: np.random.Generator) -> Selection:
         """Draw as the scheme says."""
-        if self.scheme == "II":
-            return uniform(population, rng)
-        return Selection.of(sample(np.log(population.shares), population.cohort, rng, replace=True))
+        return uniform(population, rng) if self.scheme == "II" else by_size(population, rng, replace=True)

@@ -22,7 +22,7 @@ from fedprof.algorithms.base import CLIENT, Aggregation, Algorithm, Population, 
 from fedprof.core.divergence import divergence
 from fedprof.core.profile import Profile
 from fedprof.core.sampling import sample
-from fedprof.core.scores import log_scores
+from fedprof.core.scores import log_scores, normalise
 
 DIVERGENCE, VERSION = CLIENT + "divergence", CLIENT + "version"
 BASELINE = "baseline/"
@@ -35,7 +35,7 @@ class FedProf(Algorithm):
     name: ClassVar[str] = "fedprof"
     citation: ClassVar[str] = "Wu et al. 2023"
     profiles: ClassVar[bool] = True
-    alpha: Annotated[float, Field(ge=0)] | Literal["optimal"] = 10.0
+    alpha: Annotated[float, Field(ge=0, allow_inf_nan=False)] | Literal["optimal"] = 10.0
     """Penalty factor; 0 selects at random, "optimal" draws by data size (Theorem 1: q_k = rho_k)."""
     aggregation: Literal["full", "partial"] = "partial"
     """Aggregation mode."""
@@ -63,20 +63,21 @@ class FedProf(Algorithm):
         return {**kept, f"{BASELINE}{version}": np.stack([baseline.mean, baseline.variance])}
 
     def learn(self, state: State, population: Population, reports: Sequence[Report]) -> State:
-        """Lines 4, 8, 12 and 15: div(RP_k(v_k), RP^B(v_k)) for every profile that came in."""
+        """Lines 4, 8, 12 and 15: div(RP_k(v_k), RP^B(v_k)) for every profile that came in; the newest counts."""
         divergences, versions = state[DIVERGENCE].copy(), state[VERSION].copy()
         for report in reports:
+            k, version = report.client, report.version if report.profile is None else report.profile.version
             value = report.divergence if report.profile is None else self.compare(state, report.profile)
-            if value is not None:
-                divergences[report.client], versions[report.client] = value, report.version
+            if value is not None and version >= versions[k]:
+                divergences[k], versions[k] = max(value, 0.0), version
         return {**state, DIVERGENCE: divergences, VERSION: versions}
 
     def compare(self, state: State, profile: Profile) -> float | None:
-        """Compare a profile with the baseline of its own version; None if that version is no longer kept."""
+        """Compare a profile with the baseline of its own version; None if none that is kept fits it."""
         kept = state.get(f"{BASELINE}{profile.version}")
-        if kept is None:
+        if kept is None or kept.shape[1] != profile.q:
             return None
-        return float(divergence(profile, Profile(kept[0], kept[1], count=1, version=profile.version)))
+        return divergence(profile, Profile(kept[0], kept[1], count=1, version=profile.version))
 
     def log_lambda(self, state: State, population: Population) -> NDArray[np.float64]:
         """Line 9: log lambda_k. A client without a profile counts with the median divergence (the neutral score)."""
@@ -87,13 +88,11 @@ class FedProf(Algorithm):
 
     def select(self, state: State, population: Population, rng: np.random.Generator) -> Selection:
         """Line 10: choose K clients by lambda_k / Lambda."""
-        return Selection.of(sample(self.log_lambda(state, population), population.cohort, rng, replace=self.replace))
+        return Selection.of(sample(self.log_lambda(state, population), population.cohort, rng, self.replace))
 
     def scores(self, state: State, population: Population) -> NDArray[np.float64]:
         """lambda_k / Lambda."""
-        lambdas = self.log_lambda(state, population)
-        lambdas = np.exp(lambdas - lambdas.max())
-        return np.asarray(lambdas / lambdas.sum())
+        return normalise(self.log_lambda(state, population))
 
     def divergences(self, state: State) -> NDArray[np.float64]:
         """Last known divergence of each client."""

@@ -13,7 +13,7 @@ from pydantic import Field
 
 from fedprof.algorithms.aggregation import Partial
 from fedprof.algorithms.base import Algorithm, Population, Selection, State
-from fedprof.core.sampling import sample
+from fedprof.algorithms.draws import by_size
 
 
 @dataclass(frozen=True)
@@ -22,14 +22,14 @@ class FedProx(Algorithm):
 
     name: ClassVar[str] = "fedprox"
     citation: ClassVar[str] = "Li et al. 2020 (MLSys)"
-    mu: Annotated[float, Field(ge=0)] = 0.01
+    mu: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
     """Weight of the proximal term; 0 leaves FedAvg's local step."""
     replace: bool = False
     """Draw with replacement."""
 
     @property
-    def proximal(self) -> float:  # type: ignore[override]  # a constant in the base, a parameter's alias here
-        """Weight mu of the proximal term."""
+    def proximal(self) -> float:
+        """Weight mu of the proximal term in the clients' objective."""
         return self.mu
 
     @property
@@ -39,4 +39,4 @@ class FedProx(Algorithm):
 
     def select(self, state: State, population: Population, rng: np.random.Generator) -> Selection:
         """Draw by data size."""
-        return Selection.of(sample(np.log(population.shares), population.cohort, rng, replace=self.replace))
+        return by_size(population, rng, replace=self.replace)

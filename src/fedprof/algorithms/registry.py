@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
+import re
 from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from importlib import import_module
+from inspect import isabstract
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,7 +29,7 @@ NAMES = tuple(_HOME)
 def find(name: str) -> type[Algorithm]:
     """Return the class of an algorithm."""
     path = _HOME.get(name, name)
-    if ":" not in path:
+    if not re.fullmatch(r"[\w.]+:\w+", path) or path.startswith("."):
         near = get_close_matches(name.lower().replace("_", "-"), NAMES, n=1)
         hint = f"Did you mean '{near[0]}'? " if near else ""
         raise SettingsError(
@@ -38,14 +40,16 @@ def find(name: str) -> type[Algorithm]:
         found = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"Cannot import the algorithm '{name}': {error}") from error
-    if not (isinstance(found, type) and issubclass(found, Algorithm)):
-        raise SettingsError(f"'{name}' is not a subclass of fedprof.algorithms.base.Algorithm")
+    if not (isinstance(found, type) and issubclass(found, Algorithm) and not isabstract(found)):
+        raise SettingsError(f"'{name}' is not a subclass of fedprof.algorithms.base.Algorithm with all it asks for")
+    if not is_dataclass(found):
+        raise SettingsError(f"'{name}' is not a dataclass: write @dataclass(frozen=True) above the class")
     return found
 
 
 def parameters(cls: type[Algorithm]) -> dict[str, object]:
     """Name and default of each hyper-parameter."""
-    return {field.name: field.default for field in dataclasses.fields(cls)} if dataclasses.is_dataclass(cls) else {}
+    return {field.name: field.default for field in fields(cls)} if is_dataclass(cls) else {}
 
 
 def create(name: str, settings: Mapping[str, object] | None = None) -> Algorithm:
@@ -60,10 +64,11 @@ def create(name: str, settings: Mapping[str, object] | None = None) -> Algorithm
     try:
         return TypeAdapter(cls).validate_python(settings)
     except ValidationError as error:
-        raise SettingsError("; ".join(_explain(name, problem) for problem in error.errors())) from error
+        raise SettingsError(_explain(name, settings, error)) from error
 
 
-def _explain(name: str, problem: Mapping[str, object]) -> str:
-    where = problem["loc"]
-    key = where[0] if isinstance(where, tuple) and where else "settings"
-    return f"{name}.{key} = {problem['input']!r}: {problem['msg']}"
+def _explain(name: str, settings: Mapping[str, object], error: ValidationError) -> str:
+    allowed: dict[str, list[str]] = {}
+    for problem in error.errors():
+        allowed.setdefault(str(problem["loc"][0]), []).append(problem["msg"].removeprefix("Input "))
+    return "; ".join(f"{name}.{key} = {settings.get(key)!r}: {' or '.join(what)}" for key, what in allowed.items())
