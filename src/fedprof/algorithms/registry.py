@@ -37,12 +37,12 @@ def find(name: str) -> type[Algorithm]:
         )
     module, _, attribute = path.partition(":")
     try:
-        found = getattr(import_module(module), attribute)
+        found: object = getattr(import_module(module), attribute)
     except (ImportError, AttributeError) as error:
         raise SettingsError(f"Cannot import the algorithm '{name}': {error}") from error
     if not (isinstance(found, type) and issubclass(found, Algorithm) and not isabstract(found)):
         raise SettingsError(f"'{name}' is not a subclass of fedprof.algorithms.base.Algorithm with all it asks for")
-    if not is_dataclass(found):
+    if not hasattr(found, "__dataclass_fields__"):
         raise SettingsError(f"'{name}' is not a dataclass: write @dataclass(frozen=True) above the class")
     return found
 
