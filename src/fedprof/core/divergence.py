@@ -52,10 +52,15 @@ def divergence_arrays(mean: ArrayLike, variance: ArrayLike, baseline: Profile) -
         raise ProfileError(f"means {means.shape} and variances {variances.shape} do not match (N, q = {baseline.q})")
     if not (np.isfinite(means).all() and np.isfinite(variances).all() and (variances >= 0).all()):
         raise ProfileError("means and variances must be finite, and variances not negative")
-    floor = np.maximum(baseline.variance.astype(np.float64), VARIANCE_FLOOR)
-    excess = (np.maximum(variances, VARIANCE_FLOOR) - floor) / floor  # variance ratio - 1, without cancellation
-    shift = np.square(means - baseline.mean) / floor
-    result: NDArray[np.float64] = 0.5 * (excess - np.log1p(excess) + shift).mean(axis=1)
+    ours, theirs = (
+        np.maximum(variances, VARIANCE_FLOOR),
+        np.maximum(baseline.variance.astype(np.float64), VARIANCE_FLOOR),
+    )
+    gap = ours - theirs
+    # log(ours / theirs), exact also where the two are nearly equal or worlds apart.
+    log_ratio = np.copysign(np.log1p(np.abs(gap) / np.minimum(ours, theirs)), gap)
+    shift = np.square(means - baseline.mean)
+    result: NDArray[np.float64] = 0.5 * ((gap + shift) / theirs - log_ratio).mean(axis=1)
     return result
 
 
