@@ -88,7 +88,7 @@ class FlatModel:
 
 
 class Descent:
-    """SGD with momentum, weight decay and FedProx's proximal term: gradients go one by one, all else as flat vectors."""
+    """SGD with momentum, weight decay and FedProx's proximal term, in a few operations on flat vectors."""
 
     def __init__(self, model: FlatModel, recipe: Recipe) -> None:
         self._recipe = recipe

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,7 +63,7 @@ class Trainer:
         """Receive the global weights."""
         self._model.load(weights)
 
-    def train(self, round: int, client: int, recipe: Recipe, profile: bool) -> Update:  # noqa: A002
+    def train(self, round: int, client: int, recipe: Recipe, profile: bool) -> Update:
         """Train a client from the weights received.
 
         A batch of a single sample is left out if the model has batch normalisation, which cannot train on it.
@@ -92,10 +92,8 @@ class Trainer:
         found: Moments | None = None
         with self._private_randomness("evaluation", 0, client), self._watched(stop=True) as seen:
             for x, _ in self._batches(self._work.clients.pool, self._work.clients.rows_of(client)):
-                try:
+                with suppress(_ReachedError):
                     self._module(x)
-                except _ReachedError:
-                    pass
                 found = _gathered(found, seen, self._layer)
                 seen.clear()
         if found is None:
@@ -119,7 +117,8 @@ class Trainer:
         first: list[tuple[torch.Tensor, int]] = []
         for epoch in range(recipe.epochs):
             order = torch.from_numpy(shuffle.permutation(len(y))).to(self._device)
-            for inputs, targets in zip(x[order].split(recipe.batch), y[order].split(recipe.batch), strict=True):
+            batches = torch.split(x[order], recipe.batch), torch.split(y[order], recipe.batch)
+            for inputs, targets in zip(*batches, strict=True):
                 if len(targets) < self._smallest:
                     continue
                 loss = self._loss(self._module(self._laid_out(inputs)), targets)
@@ -141,6 +140,8 @@ class Trainer:
             yield self._laid_out(x), y
 
     def _tensors(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> _Pair:
+        # Arrays mapped from files are read-only, which PyTorch does not know.
+        x, y = np.require(x, requirements="W"), np.require(y, requirements="W")
         return torch.from_numpy(x).to(self._device), torch.from_numpy(y).to(self._device)
 
     def _laid_out(self, x: torch.Tensor) -> torch.Tensor:
@@ -165,7 +166,7 @@ class Trainer:
             handle.remove()
 
     @contextmanager
-    def _private_randomness(self, purpose: str, round: int, client: int) -> Iterator[None]:  # noqa: A002
+    def _private_randomness(self, purpose: str, round: int, client: int) -> Iterator[None]:
         """Seed PyTorch's generators (dropout uses them), and put them back."""
         cuda = [self._device] if self._device.type == "cuda" else []
         seed = integer_seed(self._work.seed, purpose, round, client)

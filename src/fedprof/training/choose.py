@@ -1,0 +1,60 @@
+"""Which engine does a workload's training."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from fedprof.errors import SettingsError
+
+if TYPE_CHECKING:
+    from fedprof.training.engine import Engine, Workload
+
+NAMES = ("auto", "native", "torch")
+_MOST_WORKERS = 8
+"""By default; a worker process of the torch engine takes some 250 MB."""
+
+
+def make_engine(workload: Workload, name: str = "auto", workers: int | None = None, device: str = "cpu") -> Engine:
+    """Make an engine: ``native`` where the model allows it, else ``torch``; or the one named.
+
+    ``workers`` is by default the number of CPUs this process may use, eight at most (one on another device).
+    """
+    if name not in NAMES:
+        raise SettingsError(f"unknown engine {name!r}; there are {', '.join(NAMES)}")
+    if workers is not None and workers < 1:
+        raise SettingsError(f"workers is {workers}; it takes at least one")
+    count = workers or (min(_MOST_WORKERS, available_cpus()) if device == "cpu" else 1)
+    obstacle = _obstacle_to_native(workload, device) if name != "torch" else "the torch engine was asked for"
+    if name == "native" and obstacle:
+        raise SettingsError(f"the native engine cannot run this task: {obstacle}; use the torch engine")
+    return _torch(workload, count, device) if obstacle else _native(workload, count)
+
+
+def available_cpus() -> int:
+    """CPUs this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _obstacle_to_native(workload: Workload, device: str) -> str | None:
+    from importlib.util import find_spec
+
+    if find_spec("fedprof.training.native.engine") is None:
+        return "it is not part of this build"
+    from fedprof.training.native.engine import supports
+
+    return supports(workload) if device == "cpu" else f"it runs on the CPU, not on {device}"
+
+
+def _native(workload: Workload, workers: int) -> Engine:
+    from fedprof.training.native.engine import NativeEngine
+
+    return NativeEngine(workload, workers)
+
+
+def _torch(workload: Workload, workers: int, device: str) -> Engine:
+    from fedprof.training.torch_engine import TorchEngine
+
+    return TorchEngine(workload, workers, device)
