@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from fedprof.data.clients import ClientData, Samples
 from fedprof.data.damage import DAMAGES, NORMAL, Clean, Damage, assign, is_image
 from fedprof.data.partition import Partition
-from fedprof.errors import DataError
+from fedprof.errors import SettingsError
 from fedprof.randomness import stream
 
 Array = NDArray[Any]
@@ -40,6 +40,8 @@ def client_data(
     kind = assign(shares, len(partition), stream(seed, "kinds"))
     strengths = [{name: value for name, value in given.items() if name != "share"} for given in damage.values()]
     steps = [(DAMAGES[name], strength) for name, strength in zip(shares, strengths, strict=True)]
+    for damage_done, strength in steps:
+        damage_done.check(strength)
     rows: NDArray[np.integer] | None = partition.rows
     if kind.any() and len(partition.rows) <= len(x):
         (x, y), rows = _damaged_by_client(Samples(x, y), partition, kind, steps, seed), None
@@ -64,7 +66,7 @@ def standardisation(x: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]
 
 def _known(kind: str) -> str:
     if kind not in DAMAGES:
-        raise DataError(f"unknown damage '{kind}': choose from {', '.join(DAMAGES)}")
+        raise SettingsError(f"unknown damage '{kind}': choose from {', '.join(DAMAGES)}")
     return kind
 
 

@@ -6,6 +6,7 @@ relative to what clean data look like (`Clean`), so one number suits 8 x 8 digit
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy import ndimage
 
-from fedprof.errors import DataError
+from fedprof.errors import SettingsError
 
 Array = NDArray[Any]
 NORMAL = "normal"
@@ -58,8 +59,23 @@ class Damage:
     ) -> tuple[Array, Array]:
         """Return damaged copies of inputs and targets."""
         if not (self.images if is_image(x) else self.features):
-            raise DataError(f"damage '{self.name}' cannot be done to {'images' if is_image(x) else 'tables'}")
+            raise SettingsError(f"damage '{self.name}' cannot be done to {'images' if is_image(x) else 'tables'}")
+        self.check(strength)
         return self.apply(x, y, rng, clean, **strength)
+
+    @property
+    def strengths(self) -> Mapping[str, Any]:
+        """The strengths it takes, and their defaults."""
+        parameters = inspect.signature(self.apply).parameters.values()
+        return {p.name: p.default for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY}
+
+    def check(self, strength: Mapping[str, Any]) -> None:
+        """Reject strengths that it does not take or that are out of range."""
+        for name, value in strength.items():
+            if name not in self.strengths:
+                raise SettingsError(f"damage.{self.name}.{name}: it takes {', '.join(self.strengths)}")
+            if isinstance(self.strengths[name], float):
+                _check_number(f"damage.{self.name}.{name}", value, 1.0 if name == "density" else np.inf)
 
 
 def is_image(x: Array) -> bool:
@@ -74,7 +90,7 @@ def polluted(
     span = clean.high - clean.low
     beyond = rng.uniform(0, reach, x.shape) * span
     invalid = np.where(rng.random(x.shape) < 0.5, clean.low - beyond, clean.high + beyond)
-    return np.where(_mask(x, density, rng), invalid, x).astype(x.dtype), y.copy()
+    return np.where(rng.random(x.shape) < density, invalid, x).astype(x.dtype), y.copy()
 
 
 def noise(x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, sigma: float = 1.0) -> tuple[Array, Array]:
@@ -93,7 +109,7 @@ def irrelevant(
     if foreign is None:
         return _as_like(clean.low + (clean.high - clean.low) * _textures(x.shape, rng), x, clean), y.copy()
     if foreign.shape[1:] != x.shape[1:]:
-        raise DataError(f"irrelevant images have shape {foreign.shape[1:]}, the task's have {x.shape[1:]}")
+        raise SettingsError(f"irrelevant images have shape {foreign.shape[1:]}, the task's have {x.shape[1:]}")
     return foreign[rng.integers(len(foreign), size=len(x))].astype(x.dtype), y.copy()
 
 
@@ -137,11 +153,12 @@ def duplicated(
 def missing(
     x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, density: float = 0.5, fill: str = "mean"
 ) -> tuple[Array, Array]:
-    """Lose a ``density`` of values; fill each with the clean data's ``mean`` (usual imputation) or with ``zero``."""
+    """Lose a ``density`` of values (of pixels, in images); fill each with the clean data's ``mean`` (usual imputation) or with ``zero``."""
     if fill not in ("mean", "zero"):
-        raise DataError(f"missing values are filled with 'mean' or 'zero', not '{fill}'")
+        raise SettingsError(f"missing values are filled with 'mean' or 'zero', not '{fill}'")
     value = clean.mean if fill == "mean" else np.zeros_like(clean.mean)
-    return _as_like(np.where(_mask(x, density, rng), value, x), x, clean), y.copy()
+    lost = rng.random((len(x), 1, *x.shape[2:]) if is_image(x) else x.shape) < density
+    return _as_like(np.where(lost, value, x), x, clean), y.copy()
 
 
 DAMAGES: Mapping[str, Damage] = {
@@ -166,7 +183,9 @@ def assign(shares: Mapping[str, float], clients: int, rng: np.random.Generator) 
     equal remainders go to the normal clients first, then in the order of ``shares``.
     """
     if min(shares.values(), default=0) < 0 or sum(shares.values()) > 1 + 1e-9:
-        raise DataError(f"the shares of damaged clients must be at least 0 and add up to at most 1, not {dict(shares)}")
+        raise SettingsError(
+            f"the shares of damaged clients must be at least 0 and add up to at most 1, not {dict(shares)}"
+        )
     quotas = np.array([1 - sum(shares.values()), *shares.values()]) * clients
     counts = np.floor(quotas + 1e-9).astype(int)
     by_remainder = np.argsort(-np.round(quotas - counts, 9), kind="stable")
@@ -174,9 +193,10 @@ def assign(shares: Mapping[str, float], clients: int, rng: np.random.Generator) 
     return rng.permutation(np.repeat(np.arange(len(counts), dtype=np.uint8), counts))
 
 
-def _mask(x: Array, density: float, rng: np.random.Generator) -> NDArray[np.bool_]:
-    mask: NDArray[np.bool_] = rng.random(x.shape) < density
-    return mask
+def _check_number(setting: str, value: object, limit: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= limit:
+        wanted = f"a number from 0 to {limit:g}" if limit < np.inf else "a number of at least 0"
+        raise SettingsError(f"{setting} = {value!r}: must be {wanted}")
 
 
 def _as_like(values: ArrayLike, x: Array, clean: Clean) -> Array:
@@ -193,7 +213,7 @@ def _textures(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.fl
     falloff = 1 / np.maximum(frequency, 1 / max(height, width))
     common = rng.normal(size=(n, 1, height, width))
     own = rng.normal(size=(n, channels, height, width))
-    spectrum = np.fft.rfft2(0.8 * common + 0.6 * own) * falloff
+    spectrum = np.fft.rfft2(0.9 * common + 0.4 * own) * falloff
     images = np.fft.irfft2(spectrum, s=(height, width))
     low, high = images.min(axis=(1, 2, 3), keepdims=True), images.max(axis=(1, 2, 3), keepdims=True)
     textures: NDArray[np.float32] = ((images - low) / (high - low)).astype(np.float32)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from fedprof.errors import DataError
+from fedprof.errors import DataError, SettingsError
 
 Rows = NDArray[np.int64]
 _SWAP_ROUNDS = 64
@@ -59,7 +59,7 @@ def normal_sizes(total: int | None, clients: int, mean: float, std: float, rng: 
     A draw that sums to more than ``total`` is scaled down to fit it. ``None`` sets no limit (rows are then recycled).
     """
     if mean < 1 or std < 0:
-        raise DataError(f"client sizes need a mean of at least 1 and a std of at least 0, not {mean} and {std}")
+        raise SettingsError(f"client sizes need a mean of at least 1 and a std of at least 0, not {mean} and {std}")
     draws = np.clip(rng.normal(mean, std, clients), max(1.0, mean - 3 * std), mean + 3 * std)
     if total is not None:
         _require_room(total, clients, mean)
@@ -85,7 +85,7 @@ def dominant_class(
     """
     y = _checked_labels(labels)
     if not 0 < share <= 1:
-        raise DataError(f"the dominant class's share must lie in (0, 1], not {share}")
+        raise SettingsError(f"the dominant class's share must lie in (0, 1], not {share}")
     wanted = _checked_sizes(sizes, len(y), clients)
     deck = _deck(len(y), int(wanted.sum()), rng)
     dominant, quota = _dominant_classes(np.bincount(y[deck]), np.rint(share * wanted).astype(np.int64))
@@ -100,7 +100,7 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, rng: np.random.Gene
     y = _checked_labels(labels)
     _require_rows(len(y), clients * max(1, min_size))
     if alpha <= 0:
-        raise DataError(f"Dirichlet's alpha must be positive, not {alpha}")
+        raise SettingsError(f"Dirichlet's alpha must be positive, not {alpha}")
     by_class = [rng.permutation(np.flatnonzero(y == c)) for c in np.unique(y)]
     for _ in range(_DIRICHLET_TRIES):
         owner = np.concatenate([_dirichlet_owners(len(rows), clients, alpha, rng) for rows in by_class])
@@ -130,7 +130,7 @@ def _offsets(sizes: ArrayLike) -> Rows:
 
 def _require_rows(total: int, needed: int) -> None:
     if needed < 1:
-        raise DataError("a federation needs at least one client")
+        raise SettingsError("a federation needs at least one client")
     if total < needed:
         raise DataError(f"{total} rows cannot be shared out in {needed} parts: use fewer clients or more data")
 
