@@ -39,7 +39,7 @@ class Plan:
     def describe(self) -> Tree:
         """Everything but the number of rounds (a run may be prolonged), as plain values."""
         settings = self.settings.model_dump(mode="json")
-        chosen = {self.algorithm: settings["algorithms"].get(self.algorithm, {})}
+        chosen = {self.algorithm: {name: getattr(self.server, name) for name in registry.parameters(type(self.server))}}
         return {"algorithm": self.algorithm, "seed": self.seed, **settings, "algorithms": chosen}
 
 

@@ -37,7 +37,7 @@ class Task:
 
     @cached_property
     def initial_weights(self) -> Vector:
-        """theta of version 0, from the seed that the server broadcasts."""
+        """Theta of version 0, from the seed that the server broadcasts."""
         return flat.flatten(self.workload.model)
 
     @cached_property

@@ -1,0 +1,66 @@
+"""``fedprof``: the command line. Commands import what they need when they run, so that help is quick."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from fedprof import __version__
+from fedprof.cli import catalogue, run
+from fedprof.errors import FedProfError, SettingsError
+
+WRONG_USE, FAILED, INTERRUPTED = 2, 1, 130
+
+app = typer.Typer(
+    name="fedprof",
+    no_args_is_help=True,
+    rich_markup_mode="markdown",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"fedprof {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Selective federated learning with representation profiling.
+
+    Start with `fedprof run digits`, then `fedprof compare digits` and `fedprof report runs`.
+
+    Exit codes: 0 done, 1 failed (data, disk, a client's code), 2 wrong use or settings, 130 interrupted.
+    """
+
+
+run.register(app)
+catalogue.register(app)
+
+
+def main() -> None:
+    """Run the command line; a user's mistake is one message, never a traceback."""
+    try:
+        app()
+    except SettingsError as error:
+        _complain(error, WRONG_USE)
+    except FedProfError as error:
+        _complain(error, FAILED)
+    except KeyboardInterrupt:
+        sys.stderr.write("\nInterrupted. What is recorded is safe; the same command goes on from there.\n")
+        sys.stderr.flush()
+        os._exit(INTERRUPTED)  # at once: worker threads are not waited for
+
+
+def _complain(error: Exception, code: int) -> None:
+    sys.stderr.write(f"fedprof: {error}\n")
+    raise SystemExit(code) from None

@@ -1,0 +1,35 @@
+"""Options that several commands share, each stated once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+TaskName = Annotated[
+    str, typer.Argument(help="A task by name (`fedprof tasks`), or your own .toml file.", show_default=False)
+]
+Aggregation = Annotated[
+    str | None, typer.Option(help="full or partial, for algorithms that have both.", show_default=False)
+]
+Rounds = Annotated[int | None, typer.Option(help="Rounds to run; default: the task's.", show_default=False)]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set",
+        metavar="KEY=VALUE",
+        help="Override a setting, e.g. `--set alpha=5 --set rate=0.01`.",
+        show_default=False,
+    ),
+]
+DataDir = Annotated[
+    Path | None,
+    typer.Option(
+        "--data", help="Folder of downloaded data sets; default: FEDPROF_DATA or a cache.", show_default=False
+    ),
+]
+Engine = Annotated[str, typer.Option(help="auto, native (compiled, for sequential models) or torch (any model).")]
+Workers = Annotated[
+    int | None, typer.Option(min=1, help="Threads or processes that train; default: one a core.", show_default=False)
+]

@@ -1,0 +1,89 @@
+"""Progress on standard error: a live line in a terminal, plain lines elsewhere."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from fedprof.simulation.run import Observer, Run
+    from fedprof.simulation.store import RoundRow
+
+PLAIN_SECONDS = 2.0
+"""How often a plain line is written, at the most."""
+
+
+class Plain:
+    """A line now and then, for logs and pipes."""
+
+    def __init__(self) -> None:
+        self._spoke = -PLAIN_SECONDS
+
+    def begin(self, run: Run) -> None:
+        """Say where it starts."""
+        if run.last.round:
+            sys.stderr.write(f"going on after round {run.last.round} of {run.rounds}\n")
+
+    def round(self, run: Run, row: RoundRow) -> None:
+        """Say how far it is."""
+        now = time.monotonic()
+        if now - self._spoke >= PLAIN_SECONDS or row.round == run.rounds:
+            self._spoke = now
+            sys.stderr.write(f"round {row.round}/{run.rounds}  {figures(row)}\n")
+            sys.stderr.flush()
+
+    def end(self, run: Run) -> None:
+        """Nothing more to say: the summary follows."""
+
+
+class Live:
+    """One line that moves, with the time left."""
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeRemainingColumn
+
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}"),
+            BarColumn(bar_width=24),
+            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
+            TextColumn("{task.fields[figures]}"),
+            TimeRemainingColumn(compact=True),
+        )
+        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.line = self.bar.add_task("preparing", total=1, figures="")
+
+    def begin(self, run: Run) -> None:
+        """Show where it starts."""
+        label = f"{run.algorithm.name} on {run.task.settings.name}"
+        self.bar.update(self.line, description=label, total=run.rounds, completed=run.last.round)
+
+    def round(self, run: Run, row: RoundRow) -> None:
+        """Move on."""
+        self.bar.update(self.line, completed=row.round, figures=figures(row))
+
+    def end(self, run: Run) -> None:
+        """The bar vanishes with its context."""
+
+
+def figures(row: RoundRow) -> str:
+    """Accuracy, best, virtual time and energy so far."""
+    return (
+        f"accuracy {row.accuracy or 0:.3f}  best {row.best_accuracy or 0:.3f}  "
+        f"{row.clock / 60:.1f} min  {row.total_joules / 3600:.2f} Wh"
+    )
+
+
+@contextmanager
+def progress() -> Iterator[Observer]:
+    """Give the observer that suits standard error."""
+    if not sys.stderr.isatty():
+        yield Plain()
+        return
+    live = Live()
+    with live.bar:
+        yield live

@@ -1,0 +1,69 @@
+"""``fedprof run``: one run of one algorithm on one task."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from fedprof.cli.options import Aggregation, DataDir, Engine, Overrides, Rounds, TaskName, Workers
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run")(run)
+
+
+def run(
+    task: TaskName = "digits",
+    algorithm: Annotated[
+        str | None,
+        typer.Option(
+            "--algorithm", "-a", help="`fedprof algorithms` lists them. [default: fedprof]", show_default=False
+        ),
+    ] = None,
+    aggregation: Aggregation = None,
+    rounds: Rounds = None,
+    seed: Annotated[
+        int | None, typer.Option(help="Decides everything random. [default: 0]", show_default=False)
+    ] = None,
+    overrides: Overrides = None,
+    out: Annotated[
+        Path | None,
+        typer.Option("--out", "-o", help="The run's file; default: a name under runs/.", show_default=False),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="End with one JSON object on standard output.")] = False,
+    data: DataDir = None,
+    engine: Engine = "auto",
+    workers: Workers = None,
+) -> None:
+    """Run one algorithm on one task, recording every round; the same command goes on after an interruption.
+
+    Examples: `fedprof run digits` · `fedprof run gasturbine -a fedavg --rounds 100 --seed 1` ·
+    `fedprof run digits --set alpha=5 --json` · `fedprof run my.toml`
+    """
+    from fedprof.cli.progress import progress
+    from fedprof.simulation.paths import default_path
+    from fedprof.tasks.load import plan
+
+    chosen = plan(
+        task, algorithm=algorithm, aggregation=aggregation, rounds=rounds, seed=seed, overrides=overrides or ()
+    )
+    path = out or default_path(chosen)
+    with progress() as observer:
+        from fedprof.simulation.start import simulate
+        from fedprof.simulation.summary import summarise
+
+        store = simulate(chosen, path, data_dir=data, engine=engine, workers=workers, observers=[observer])
+        summary = summarise(store)
+        store.close()
+    if as_json:
+        import json
+        from dataclasses import asdict
+
+        typer.echo(json.dumps(asdict(summary)))
+    else:
+        from fedprof.report.text import describe
+
+        typer.echo(describe(summary))
