@@ -35,13 +35,8 @@ def client_data(
     ``stream(seed, "damage", 0, k)``. When rows are recycled (more rows dealt than there are samples), the pool holds
     each sample once a kind instead, damaged with ``stream(seed, "damage", 0, index of the kind)``.
     """
-    shares = {_known(kind): float(given.get("share", 0)) for kind, given in damage.items()}
-    kinds = (NORMAL, *shares)
-    kind = assign(shares, len(partition), stream(seed, "kinds"))
-    strengths = [{name: value for name, value in given.items() if name != "share"} for given in damage.values()]
-    steps = [(DAMAGES[name], strength) for name, strength in zip(shares, strengths, strict=True)]
-    for damage_done, strength in steps:
-        damage_done.check(strength)
+    steps = [_step(kind, given) for kind, given in damage.items()]
+    kind = assign({name: given["share"] for name, given in damage.items()}, len(partition), stream(seed, "kinds"))
     rows: NDArray[np.integer] | None = partition.rows
     if kind.any() and len(partition.rows) <= len(x):
         (x, y), rows = _damaged_by_client(Samples(x, y), partition, kind, steps, seed), None
@@ -49,7 +44,7 @@ def client_data(
         rows = partition.rows + len(x) * np.repeat(kind.astype(np.int64), partition.sizes)
         x, y = _damaged_by_kind(x, y, steps, seed)
     pool = Samples(x, y, np.asarray(shift, np.float32), np.asarray(scale, np.float32))
-    return ClientData(pool, partition.offsets, rows, kind, kinds)
+    return ClientData(pool, partition.offsets, rows, kind, (NORMAL, *damage))
 
 
 def standardisation(x: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
@@ -64,17 +59,20 @@ def standardisation(x: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]
     return mean[trail].astype(np.float32), std[trail].astype(np.float32)
 
 
-def _known(kind: str) -> str:
+Step = tuple[Damage, dict[str, Any]]
+
+
+def _step(kind: str, given: Mapping[str, Any]) -> Step:
+    """A damage and its strengths, both checked."""
     if kind not in DAMAGES:
         raise SettingsError(f"unknown damage '{kind}': choose from {', '.join(DAMAGES)}")
-    return kind
-
-
-Steps = list[tuple[Damage, dict[str, Any]]]
+    strengths = {name: value for name, value in given.items() if name != "share"}
+    DAMAGES[kind].check(strengths)
+    return DAMAGES[kind], strengths
 
 
 def _damaged_by_client(
-    pool: Samples, partition: Partition, kind: NDArray[np.uint8], steps: Steps, seed: int
+    pool: Samples, partition: Partition, kind: NDArray[np.uint8], steps: list[Step], seed: int
 ) -> tuple[Array, Array]:
     clean = Clean.of(pool.x, pool.y)
     x, y = pool.x[partition.rows], pool.y[partition.rows]
@@ -85,7 +83,7 @@ def _damaged_by_client(
     return x, y
 
 
-def _damaged_by_kind(x: Array, y: Array, steps: Steps, seed: int) -> tuple[Array, Array]:
+def _damaged_by_kind(x: Array, y: Array, steps: list[Step], seed: int) -> tuple[Array, Array]:
     """All samples as they are, then all of them under each damage."""
     clean = Clean.of(x, y)
     pools = [(x, y)]

@@ -98,19 +98,13 @@ def noise(x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, sigma: 
     return _as_like(x + rng.normal(0, sigma, x.shape) * clean.std, x, clean), y.copy()
 
 
-def irrelevant(
-    x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, foreign: Array | None = None
-) -> tuple[Array, Array]:
+def irrelevant(x: Array, y: Array, rng: np.random.Generator, clean: Clean) -> tuple[Array, Array]:
     """Replace every image by one that is not of the task; the labels stay and mean nothing any more.
 
-    By default the images are cloud-like textures with the 1/f spectrum of natural photographs; ``foreign`` gives others
-    of the same shape to draw from.
+    The images are cloud-like textures over the full range of brightness, with the 1/f spectrum of natural photographs:
+    structured, as any picture is, but of nothing the task knows.
     """
-    if foreign is None:
-        return _as_like(clean.low + (clean.high - clean.low) * _textures(x.shape, rng), x, clean), y.copy()
-    if foreign.shape[1:] != x.shape[1:]:
-        raise SettingsError(f"irrelevant images have shape {foreign.shape[1:]}, the task's have {x.shape[1:]}")
-    return foreign[rng.integers(len(foreign), size=len(x))].astype(x.dtype), y.copy()
+    return _as_like(clean.low + (clean.high - clean.low) * _textures(x.shape, rng), x, clean), y.copy()
 
 
 def blur(x: Array, y: Array, _rng: np.random.Generator, clean: Clean, *, sigma: float = 2.0) -> tuple[Array, Array]:
@@ -153,7 +147,7 @@ def duplicated(
 def missing(
     x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, density: float = 0.5, fill: str = "mean"
 ) -> tuple[Array, Array]:
-    """Lose a ``density`` of values (of pixels, in images); fill each with the clean data's ``mean`` (usual imputation) or with ``zero``."""
+    """Lose a ``density`` of values (in images: of pixels); fill each with the clean ``mean`` or with ``zero``."""
     if fill not in ("mean", "zero"):
         raise SettingsError(f"missing values are filled with 'mean' or 'zero', not '{fill}'")
     value = clean.mean if fill == "mean" else np.zeros_like(clean.mean)
@@ -183,9 +177,7 @@ def assign(shares: Mapping[str, float], clients: int, rng: np.random.Generator) 
     equal remainders go to the normal clients first, then in the order of ``shares``.
     """
     if min(shares.values(), default=0) < 0 or sum(shares.values()) > 1 + 1e-9:
-        raise SettingsError(
-            f"the shares of damaged clients must be at least 0 and add up to at most 1, not {dict(shares)}"
-        )
+        raise SettingsError(f"shares of damaged clients must be at least 0 and at most 1 in all, not {dict(shares)}")
     quotas = np.array([1 - sum(shares.values()), *shares.values()]) * clients
     counts = np.floor(quotas + 1e-9).astype(int)
     by_remainder = np.argsort(-np.round(quotas - counts, 9), kind="stable")
