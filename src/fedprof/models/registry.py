@@ -60,7 +60,7 @@ def spec(name: str) -> ModelSpec:
         return MODELS[name]
     if ":" in name:
         return ModelSpec(name, "", "user's own")
-    near = get_close_matches(name, MODELS, n=1, cutoff=0.4)
+    near = get_close_matches(name.lower(), MODELS, n=1, cutoff=0.4)
     hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(MODELS)}"
     raise SettingsError(f"unknown model {name!r}: {hint} Your own model is named package.module:factory")
 
