@@ -1,6 +1,7 @@
 """Any model, any data, any layer: the right moments, and not a trace left behind."""
 
 import copy
+import weakref
 
 import numpy as np
 import pytest
@@ -318,3 +319,16 @@ def test_profiles_travel(net):
     made = profile(net, images(), "fc1", version=2)
     assert Profile.from_bytes(made.to_bytes()) == made
     assert len(made.to_bytes()) == 8 * 8 + 32
+
+
+def test_batches_are_let_go_as_it_goes(net):
+    alive = []
+
+    def batches():
+        for _ in range(6):
+            batch = images()
+            alive.append(weakref.ref(batch))
+            yield batch
+            assert sum(ref() is not None for ref in alive) <= 2
+
+    assert profile(net, batches(), "fc1").count == 120

@@ -142,12 +142,13 @@ class Moments:
     @np.errstate(invalid="ignore", over="ignore")  # non-finite activations are reported by the Profile they end in
     def update(self, batch: ArrayLike) -> None:
         """Add the samples of a batch, one row each."""
-        rows = np.asarray(batch, dtype=np.float64)
+        rows = np.array(batch, dtype=np.float64)  # a copy, worked on in place: large temporaries cost far more
         if rows.ndim != 2 or rows.shape[1] != len(self.mean):
             raise ProfileError(f"a batch of shape {rows.shape} where (n, {len(self.mean)}) was expected")
         if len(rows):
             mean = rows.mean(axis=0)
-            self._add(len(rows), mean, np.square(rows - mean).sum(axis=0))
+            rows -= mean
+            self._add(len(rows), mean, np.einsum("ij,ij->j", rows, rows))
 
     def merge(self, other: Moments) -> None:
         """Add all samples another accumulator has seen."""
