@@ -60,10 +60,18 @@ def round_rows(
 
 def with_costs(row: ParticipationRow, one: Submission) -> ParticipationRow:
     """Add what a client spent."""
-    names = ("download", "profiling", "training", "upload")
-    seconds = {f"{name}_s": value for name, value in zip(names, one.seconds, strict=True)}
-    joules = {f"{name}_j": value for name, value in zip(names, one.joules, strict=True)}
-    return row._replace(**seconds, **joules)
+    download_s, profiling_s, training_s, upload_s = one.seconds
+    download_j, profiling_j, training_j, upload_j = one.joules
+    return row._replace(
+        download_s=download_s,
+        profiling_s=profiling_s,
+        training_s=training_s,
+        upload_s=upload_s,
+        download_j=download_j,
+        profiling_j=profiling_j,
+        training_j=training_j,
+        upload_j=upload_j,
+    )
 
 
 def _entry(values: NDArray[np.float64] | None, client: int) -> float | None:

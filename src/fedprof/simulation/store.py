@@ -135,7 +135,7 @@ class Store:
             self._db.execute("INSERT OR REPLACE INTO run VALUES (?, ?)", (key, json.dumps(value)))
 
     def record(
-        self, row: RoundRow, participation: Sequence[ParticipationRow], state: State, wall_seconds: float = 0.0
+        self, row: RoundRow, participation: Iterable[ParticipationRow], state: State, wall_seconds: float = 0.0
     ) -> None:
         """Write a round: history and state in one transaction, so that a crash leaves whole rounds only."""
         changed = {name: array for name, array in state.items() if self._written.get(name) is not array}
