@@ -74,7 +74,7 @@ class Processes:
         self._weights = np.zeros(0, np.float32)
         self._weights_number = 0
         # Runs when the interpreter ends, if not before.
-        self._finalizer = weakref.finalize(self, _end, self._workers)
+        weakref.finalize(self, _end, self._workers)
 
     def run(self, weights: Vector, jobs: Sequence[Job]) -> list[Any]:
         """Do all jobs; whoever is free takes the longest job left."""
@@ -90,7 +90,7 @@ class Processes:
 
     def close(self) -> None:
         """End the processes."""
-        self._finalizer()
+        _end(self._workers)
 
     def _start(self) -> None:
         # The files stay mapped when their names are gone (on Windows they cannot go, and are left to the system).

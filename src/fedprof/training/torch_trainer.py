@@ -78,11 +78,11 @@ class Trainer:
         """Evaluate the weights received on some rows of the validation set."""
         self._prepare(training=False)
         tally = Tally()
-        with self._private_randomness("evaluation", 0, rows.start), self._watched() as seen:
+        with self._private_randomness("evaluation", 0, rows.start), self._watched(profile) as seen:
             for x, y in self._batches(self._work.validation, rows):
                 tally.add(self._judge(x, y))
-                tally.moments = _gathered(tally.moments, seen, self._layer) if profile else None
-                seen.clear()
+                if profile:
+                    tally.moments = self._gathered(seen, tally.moments)
         return tally
 
     @torch.no_grad()
@@ -94,8 +94,7 @@ class Trainer:
             for x, _ in self._batches(self._work.clients.pool, self._work.clients.rows_of(client)):
                 with suppress(_ReachedError):
                     self._module(x)
-                found = _gathered(found, seen, self._layer)
-                seen.clear()
+                found = self._gathered(seen, found)
         if found is None:
             raise DataError(f"client {client} holds no sample to profile")
         return found
@@ -112,7 +111,8 @@ class Trainer:
         self._prepare(training=True)
         x, y = self._tensors(*self._work.clients.samples(client))
         if len(y) < self._smallest:
-            raise DataError(f"client {client} holds {len(y)} samples; training this model takes {self._smallest}")
+            held = "1 sample" if len(y) == 1 else f"{len(y)} samples"
+            raise DataError(f"client {client} holds {held}; to train this model takes at least {self._smallest}")
         descent = Descent(self._model, recipe)
         first: list[tuple[torch.Tensor, int]] = []
         for epoch in range(recipe.epochs):
@@ -150,9 +150,12 @@ class Trainer:
         return x
 
     @contextmanager
-    def _watched(self, stop: bool = False) -> Iterator[list[torch.Tensor]]:
-        """Collect the profiled layer's fused output; with ``stop``, run the model no further than that."""
+    def _watched(self, wanted: bool = True, *, stop: bool = False) -> Iterator[list[torch.Tensor]]:
+        """Collect the profiled layer's fused outputs, if wanted; with ``stop``, run the model no further than that."""
         seen: list[torch.Tensor] = []
+        if not wanted:
+            yield seen
+            return
 
         def look(module: nn.Module, _inputs: object, output: Any) -> None:
             seen.append(fused(output, module))
@@ -164,6 +167,15 @@ class Trainer:
             yield seen
         finally:
             handle.remove()
+
+    def _gathered(self, seen: list[torch.Tensor], moments: Moments | None) -> Moments:
+        if len(seen) != 1:
+            times = "more than once" if seen else "never"
+            raise LayerError(f"layer {self._work.layer!r} ran {times} in a forward pass: name one that runs once")
+        rows = seen.pop().cpu().numpy()
+        moments = moments or Moments(rows.shape[1])
+        moments.update(rows)
+        return moments
 
     @contextmanager
     def _private_randomness(self, purpose: str, round: int, client: int) -> Iterator[None]:
@@ -190,14 +202,3 @@ def loss_function(loss: str | Loss) -> Loss:
             f"unknown loss {loss!r}; there are {', '.join(LOSSES)}, or a function of (outputs, targets)"
         )
     return LOSSES[loss]
-
-
-def _gathered(moments: Moments | None, seen: list[torch.Tensor], layer: nn.Module) -> Moments:
-    if len(seen) != 1:
-        raise LayerError(
-            f"the profiled layer ({type(layer).__name__}) ran {len(seen)} times in one forward pass, not once"
-        )
-    rows = seen[0].cpu().numpy()
-    moments = moments or Moments(rows.shape[1])
-    moments.update(rows)
-    return moments
