@@ -58,9 +58,9 @@ class Ridge:
 
     @cached_property
     def hessians(self) -> Array:
-        hessians: Array = np.einsum("kn,kni,knj->kij", self.share, self.x, self.x)
-        hessians += self.penalty * np.eye(self.x.shape[2])
-        return hessians
+        curvature: Array = np.einsum("kn,kni,knj->kij", self.share, self.x, self.x)
+        penalty: Array = self.penalty * np.eye(self.x.shape[2])
+        return curvature + penalty
 
     @cached_property
     def linear(self) -> Array:
@@ -70,7 +70,7 @@ class Ridge:
     @cached_property
     def optimum(self) -> Array:
         """Where F = sum rho_k F_k is least."""
-        return np.linalg.solve(np.tensordot(self.rho, self.hessians, 1), self.rho @ self.linear)
+        return np.asarray(np.linalg.solve(np.tensordot(self.rho, self.hessians, 1), self.rho @ self.linear), np.float64)
 
     @cached_property
     def heterogeneity(self) -> float:
