@@ -132,19 +132,19 @@ class ServerAdam:
     def start(self, population: Population, weights: Vector) -> State:
         """Zero moments."""
         zeros = np.zeros(trained(population, weights))
-        return {"adam/first": zeros, "adam/second": zeros, "adam/step": np.zeros((), np.int64)}
+        return {"adam/first": zeros, "adam/second": zeros, "adam/step": np.zeros(1, np.int64)}
 
     def combine(
         self, state: State, population: Population, weights: Vector, replies: Sequence[Reply]
     ) -> tuple[State, Vector]:
         """One step of Adam along the mean update."""
         gradient = -mean_update(population, weights, replies)
-        count = int(state["adam/step"]) + 1
+        count = int(state["adam/step"][0]) + 1
         first = self.beta1 * state["adam/first"] + (1 - self.beta1) * gradient
         second = self.beta2 * state["adam/second"] + (1 - self.beta2) * gradient**2
         scale = np.sqrt(second / (1 - self.beta2**count)) + self.epsilon
         step = -self.rate * first / (1 - self.beta1**count) / scale
-        new = {"adam/first": first, "adam/second": second, "adam/step": np.asarray(count, np.int64)}
+        new = {"adam/first": first, "adam/second": second, "adam/step": np.array([count])}
         return {**state, **new}, apply_step(weights, step, replies)
 
 
