@@ -73,7 +73,9 @@ class Damage:
         """Reject strengths that it does not take or that are out of range."""
         for name, value in strength.items():
             if name not in self.strengths:
-                raise SettingsError(f"damage.{self.name}.{name}: it takes {', '.join(self.strengths)}")
+                raise SettingsError(
+                    f"damage.{self.name}.{name}: it takes {', '.join(self.strengths) or 'no strengths'}"
+                )
             if isinstance(self.strengths[name], float):
                 _check_number(f"damage.{self.name}.{name}", value, 1.0 if name == "density" else np.inf)
 

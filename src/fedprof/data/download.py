@@ -6,6 +6,7 @@ nothing is put in its place before its checksum is right; then it appears all at
 
 from __future__ import annotations
 
+import gzip
 import http.client
 import shutil
 import ssl
@@ -15,6 +16,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +32,7 @@ Progress = Callable[[str, int, int | None], None]
 
 _CHUNK = 1 << 18
 _RETRIED = {408, 425, 429, 500, 502, 503, 504}
+_BROKEN_ARCHIVE = (zipfile.BadZipFile, tarfile.TarError, gzip.BadGzipFile, zlib.error, EOFError, KeyError)
 _NETWORK = (urllib.error.URLError, http.client.HTTPException, ConnectionError, TimeoutError, ssl.SSLError)
 
 
@@ -187,7 +190,7 @@ def _place(part: Path, download: Download, home: Path) -> None:
         with _members(part, download.archive) as open_member:
             for file in download.files:
                 _extract(open_member, file, home)
-    except (zipfile.BadZipFile, tarfile.TarError, EOFError, KeyError) as error:
+    except _BROKEN_ARCHIVE as error:
         raise _WrongContentError(f"not a usable archive ({error})") from error
 
 

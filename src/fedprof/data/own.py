@@ -65,11 +65,12 @@ def from_npz(path: Path | str, *, classes: int | None = None) -> Samples:
     """Read a NumPy archive that holds the arrays ``x`` and ``y`` (see `from_arrays`)."""
     path = Path(path)
     try:
-        with np.load(path, allow_pickle=False) as archive:
-            missing = {"x", "y"} - set(archive.files)
-            if missing:
-                raise DataError(f"{path} lacks the array {' and '.join(sorted(missing))}: it has {archive.files}")
-            return from_arrays(archive["x"], archive["y"], classes=classes, where=str(path))
+        with path.open("rb") as file:
+            arrays = np.load(file, allow_pickle=False)
+            names = list(getattr(arrays, "files", []))
+            if missing := {"x", "y"} - set(names):
+                raise DataError(f"{path} lacks the array {' and '.join(sorted(missing))}: it has {names}")
+            return from_arrays(arrays["x"], arrays["y"], classes=classes, where=str(path))
     except (OSError, EOFError, ValueError, zipfile.BadZipFile) as error:
         raise DataError(f"{path} cannot be read as a NumPy archive: {error}") from error
 
