@@ -20,8 +20,6 @@ def power_of_choice(tmp_path, monkeypatch):
     """The page's algorithm, saved where the page says."""
     blocks = re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)
     (code,) = [block for block in blocks if "PowerOfChoice" in block]
-        block for block in re.findall(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL) if "PowerOfChoice" in block
-    ]
     assert len([line for line in code.splitlines() if line.strip()]) < 40
     (tmp_path / "power_of_choice.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
