@@ -1,12 +1,20 @@
 """How a client's profile meets the server's baseline: in the clear, on the client, or encrypted."""
 
 from fedprof.errors import SettingsError
-from fedprof.matching import client, plain
+from fedprof.matching import client, encrypted_mean, masked, plain
 from fedprof.matching.base import Client, Match, Matching, MatchingCost, Server, match
 
 MATCHINGS: dict[str, Matching] = {
     "plain": Matching("plain", 1, plain.PlainClient, plain.PlainServer, plain.costs),
     "client": Matching("client", 1, client.DivergenceClient, client.BaselineServer, client.costs),
+    "masked": Matching("masked", 2, masked.MaskedClient, masked.MaskedServer, masked.costs),
+    "encrypted-mean": Matching(
+        "encrypted-mean",
+        2,
+        encrypted_mean.EncryptedMeanClient,
+        encrypted_mean.EncryptedMeanServer,
+        encrypted_mean.costs,
+    ),
 }
 """Every way to match, by the name that ``matching=`` takes."""
 

@@ -1,0 +1,224 @@
+"""The paper's variant without logarithms (``eq:PHE_KL``), a reference: means encrypted, variances in the clear.
+
+The server sends its variances and the client its own. The client encrypts its means, in units of the baseline's
+deviations, under a CKKS key of its own; the server subtracts its means, squares, and sums the slots by rotations. The
+part that the variances alone decide is never negative, so its square root goes into one slot more. The client decrypts,
+rounds and reports. Relinearisation and rotation keys make a profile cost tens of megabytes; ``masked`` needs neither,
+and shows no variances.
+"""
+
+from __future__ import annotations
+
+import math
+import secrets
+import struct
+from functools import reduce
+from operator import add
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedprof.core.divergence import VARIANCE_FLOOR, divergence_arrays
+from fedprof.core.profile import Profile
+from fedprof.errors import MatchingError, MissingExtraError, ProfileError
+from fedprof.matching import frames
+from fedprof.matching.base import NUMBER_BYTES, Client, MatchingCost, Server, pack_number, rounded
+from fedprof.matching.frames import OVERHEAD, Frame, Kind, Scheme
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+Vector = NDArray[np.float64]
+
+PARAMETERS = 1
+DEGREE = 8192
+MODULUS_BITS = (53, 53, 52, 60)
+"""218 bits at degree 8192: the most that the Homomorphic Encryption Standard allows for 128-bit security."""
+SCALE = 2.0**45
+"""Without rescaling a square has scale 2**90, which leaves 67 of a ciphertext's 158 bits for its value."""
+SLOTS = DEGREE // 2
+MAX_Q = 2**16
+LIMIT = 2.0**30
+"""Largest mean, in standard deviations of the baseline, that doubles encode precisely enough."""
+
+KEY_BYTES, CIPHERTEXT_BYTES, ANSWER_BYTES = 37_907_500, 367_400, 367_400
+"""Measured; TenSEAL compresses, so they vary by a few hundred bytes."""
+CYCLES = (3_000_000_000, 30_000_000)
+"""A client's cycles: fixed (nearly all for the keys), and for each ciphertext (benchmarks/private.py)."""
+
+_LENGTH = struct.Struct("<I")
+_KEY_ID = 16
+
+
+class EncryptedMeanClient(Client):
+    """Encrypts its means under a key of its own, used for this one profile and then forgotten."""
+
+    scheme = Scheme.ENCRYPTED_MEAN
+
+    def first(self, question: bytes, profile: Profile) -> bytes:
+        """The variances in the clear, the public keys, and the encrypted means."""
+        asked = self._read(question, profile, PARAMETERS)
+        slots = np.append(_in_deviations(profile, _variances(asked.payload, asked)), 0.0)
+        keys = new_keys()
+        self._answer_once(asked.version)
+        self._pending = secrets.token_bytes(_KEY_ID) + keys.serialize(
+            save_public_key=False, save_secret_key=True, save_galois_keys=False, save_relin_keys=False
+        )
+        public = keys.serialize(
+            save_public_key=True, save_secret_key=False, save_galois_keys=True, save_relin_keys=True
+        )
+        encrypted = [tenseal().ckks_vector(keys, part.tolist()).serialize() for part in _parts(slots)]
+        payload = _join([_floats(profile.variance), public, *encrypted])
+        key = self._pending[:_KEY_ID]
+        return Frame(self.scheme, Kind.FIRST, asked.q, asked.version, payload, PARAMETERS, key).pack()
+
+    def second(self, answer: bytes) -> bytes:
+        """Decrypt and report the divergence, rounded; the key is forgotten."""
+        frame = frames.unpack(answer).require(self.scheme, Kind.ANSWER, PARAMETERS)
+        if not self._pending:
+            raise MatchingError("no exchange is open here: this profile was matched already, or never sent")
+        key, keys = self._pending[:_KEY_ID], _load_keys(self._pending[_KEY_ID:])
+        frame.require_match(frame.q, self._next_version - 1, key)
+        (total,) = _load_vector(keys, frame.payload, 1).decrypt()
+        self._pending = b""
+        value = pack_number(rounded(total / (2 * frame.q)))
+        return Frame(self.scheme, Kind.SECOND, frame.q, frame.version, value, PARAMETERS, key).pack()
+
+
+class EncryptedMeanServer(Server):
+    """Sums the squared differences of the encrypted means from its own."""
+
+    scheme = Scheme.ENCRYPTED_MEAN
+
+    def __init__(self, baseline: Profile) -> None:
+        super().__init__(baseline)
+        tenseal()
+        self._means = _in_deviations(baseline, baseline.variance.astype(np.float64))
+        self._key = frames.NO_KEY
+
+    def ask(self) -> bytes:
+        """The baseline's variances, in the clear."""
+        return self._frame(Kind.QUESTION, _floats(self.baseline.variance), PARAMETERS).pack()
+
+    def receive(self, reply: bytes) -> bytes:
+        """The encrypted divergence, 2q times too large."""
+        frame = self._read(reply, Kind.FIRST, PARAMETERS)
+        frame.require_match(self.baseline.q, self.baseline.version, frame.key)
+        variances, public, *encrypted = _split(frame)
+        spread = _spread(_variances(variances, frame), self.baseline)
+        slots = _parts(np.append(self._means, -math.sqrt(2 * self.baseline.q * spread)))
+        if len(encrypted) != len(slots):
+            raise MatchingError(f"{len(encrypted)} ciphertexts came where {len(slots)} were due")
+        keys = _load_keys(public)
+        total = reduce(add, (_sum_of_squares(keys, *pair) for pair in zip(encrypted, slots, strict=True)))
+        self._key = frame.key
+        return self._frame(Kind.ANSWER, total.serialize(), PARAMETERS, self._key).pack()
+
+    def finish(self, reply: bytes) -> float:
+        """The number the client reports."""
+        return self._number(self._read(reply, Kind.SECOND, PARAMETERS), self._key)
+
+
+def costs(q: int) -> MatchingCost:
+    """Keys, variances and ciphertexts up, variances and one ciphertext down; within a per cent."""
+    fixed, each = CYCLES
+    ciphertexts = -(-(q + 1) // SLOTS)
+    up = 2 * OVERHEAD + 4 * q + KEY_BYTES + ciphertexts * CIPHERTEXT_BYTES + NUMBER_BYTES
+    return MatchingCost(up, 2 * OVERHEAD + 4 * q + ANSWER_BYTES, fixed + each * ciphertexts)
+
+
+def tenseal() -> Any:
+    """The TenSEAL module, which has no types."""
+    try:
+        import tenseal as module
+        import tenseal.sealapi  # registers SEAL's own types, without which parameters cannot be read
+    except ImportError as error:
+        raise MissingExtraError("private", "matching='encrypted-mean'") from error
+    return module
+
+
+def new_keys() -> Any:
+    """A TenSEAL context with fresh keys."""
+    ts = tenseal()
+    keys = ts.context(ts.SCHEME_TYPE.CKKS, DEGREE, coeff_mod_bit_sizes=list(MODULUS_BITS))
+    keys.global_scale = SCALE
+    keys.generate_galois_keys()
+    return keys
+
+
+def _load_keys(data: bytes) -> Any:
+    try:
+        keys = tenseal().context_from(data)
+    except (ValueError, RuntimeError, IndexError) as error:
+        raise MatchingError(f"the message holds no TenSEAL keys: {error}") from error
+    parameters = keys.seal_context().data.key_context_data().parms()
+    bits = tuple(modulus.bit_count() for modulus in parameters.coeff_modulus())
+    if (parameters.poly_modulus_degree(), bits) != (DEGREE, MODULUS_BITS):
+        raise MatchingError(f"keys of degree {parameters.poly_modulus_degree()}, moduli {bits} are not parameter set 1")
+    keys.auto_rescale = False
+    return keys
+
+
+def _load_vector(keys: Any, data: bytes, size: int) -> Any:
+    try:
+        vector = tenseal().ckks_vector_from(keys, data)
+    except (ValueError, RuntimeError, IndexError) as error:
+        raise MatchingError(f"the message holds no ciphertext of these keys: {error}") from error
+    if vector.size() != size:
+        raise MatchingError(f"a ciphertext holds {vector.size()} numbers where {size} were due")
+    return vector
+
+
+def _sum_of_squares(keys: Any, ciphertext: bytes, shift: Vector) -> Any:
+    difference = _load_vector(keys, ciphertext, len(shift)) - shift.tolist()
+    return (difference * difference).sum()
+
+
+def _in_deviations(profile: Profile, variances: Vector) -> Vector:
+    means = profile.mean / np.sqrt(np.maximum(variances, VARIANCE_FLOOR))
+    if profile.q > MAX_Q or np.abs(means).max() > LIMIT:
+        raise MatchingError(
+            f"encrypted-mean matching takes q up to {MAX_Q} and means up to {LIMIT:.0f} standard deviations of the "
+            f"baseline, not q = {profile.q} and {np.abs(means).max():g}; use matching='client'"
+        )
+    return np.asarray(means, dtype=np.float64)
+
+
+def _spread(variances: Vector, baseline: Profile) -> float:
+    """The divergence that the variances alone give: that of profiles with equal means."""
+    return float(divergence_arrays(baseline.mean[None], variances[None], baseline)[0])
+
+
+def _parts(values: Vector) -> list[Vector]:
+    """Full vectors, filled up with zeros: TenSEAL would fill them with copies, which cost the sum its precision."""
+    return list(np.pad(values, (0, -len(values) % SLOTS)).reshape(-1, SLOTS))
+
+
+def _floats(values: NDArray[np.float32]) -> bytes:
+    return values.astype("<f4").tobytes()
+
+
+def _variances(data: bytes, frame: Frame) -> Vector:
+    if len(data) != 4 * frame.q:
+        raise MatchingError(f"{len(data)} bytes of variances came where {4 * frame.q} were due")
+    values = np.frombuffer(data, dtype="<f4")
+    try:
+        return Profile(np.zeros(frame.q, np.float32), values, 1).variance.astype(np.float64)
+    except ProfileError as error:
+        raise MatchingError(f"the {frame.kind.name} message holds no variances: {error}") from error
+
+
+def _join(parts: Sequence[bytes]) -> bytes:
+    return b"".join(_LENGTH.pack(len(part)) + part for part in parts)
+
+
+def _split(frame: Frame) -> list[bytes]:
+    parts, at = [], 0
+    while at + _LENGTH.size <= len(frame.payload):
+        (length,) = _LENGTH.unpack_from(frame.payload, at)
+        at += _LENGTH.size + length
+        parts.append(frame.payload[at - length : at])
+    if at != len(frame.payload) or len(parts) < 3:
+        raise MatchingError("the message's parts do not add up to its length; it is not from this version of fedprof")
+    return parts
