@@ -125,14 +125,16 @@ def test_irrelevant_images_have_nothing_of_the_originals(real):
     assert classes.std(axis=0).max() < 2, "the labels say nothing about them"
 
 
-def test_irrelevant_images_are_structured_and_use_the_whole_range(real):
+def test_irrelevant_images_are_structured_and_use_the_whole_range():
     x, y = np.zeros((50, 1, 28, 28), np.uint8), np.zeros(50, np.int64)
     x[0, 0, 0, 0] = 255
     new = damaged("irrelevant", x, y)[0].astype(float)
     neighbours = np.corrcoef(new[:, :, :, :-1].ravel(), new[:, :, :, 1:].ravel())[0, 1]
-    assert neighbours > 0.4, "white noise would have none"
-    assert new.reshape(50, -1).max(axis=1).min() == 255
-    assert new.reshape(50, -1).min(axis=1).max() == 0
+    assert neighbours > 0.6, "white noise would have none"
+    assert abs(new.mean() - 127.5) < 10
+    assert np.percentile(new, 2) < 25
+    assert np.percentile(new, 98) > 230
+    assert len(np.unique(new.reshape(50, -1), axis=0)) == 50, "no two are the same"
 
 
 def test_wrong_labels_are_wrong_and_as_many_as_asked_for(digits):

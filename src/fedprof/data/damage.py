@@ -103,10 +103,10 @@ def noise(x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, sigma: 
 def irrelevant(x: Array, y: Array, rng: np.random.Generator, clean: Clean) -> tuple[Array, Array]:
     """Replace every image by one that is not of the task; the labels stay and mean nothing any more.
 
-    The images are cloud-like textures over the full range of brightness, with the 1/f spectrum of natural photographs:
-    structured, as any picture is, but of nothing the task knows.
+    The images are "dead leaves", discs that hide one another, over the full range of brightness and colour: they have
+    the edges and surfaces of any picture, but show nothing the task knows.
     """
-    return _as_like(clean.low + (clean.high - clean.low) * _textures(x.shape, rng), x, clean), y.copy()
+    return _as_like(clean.low + (clean.high - clean.low) * _dead_leaves(x.shape, rng), x, clean), y.copy()
 
 
 def blur(x: Array, y: Array, _rng: np.random.Generator, clean: Clean, *, sigma: float = 2.0) -> tuple[Array, Array]:
@@ -200,15 +200,16 @@ def _as_like(values: ArrayLike, x: Array, clean: Clean) -> Array:
     return np.asarray(values).astype(x.dtype)
 
 
-def _textures(shape: tuple[int, ...], rng: np.random.Generator) -> NDArray[np.float32]:
-    """Random images in [0, 1] whose spectrum falls off as 1/f; the channels share most of their structure."""
+def _dead_leaves(shape: tuple[int, ...], rng: np.random.Generator, leaves: int = 24) -> NDArray[np.float32]:
+    """Pictures in [0, 1] of discs that hide one another: the classic model of edges and surfaces in photographs."""
     n, channels, height, width = shape
-    frequency = np.hypot(np.fft.fftfreq(height)[:, None], np.fft.rfftfreq(width))
-    falloff = 1 / np.maximum(frequency, 1 / max(height, width))
-    common = rng.normal(size=(n, 1, height, width))
-    own = rng.normal(size=(n, channels, height, width))
-    spectrum = np.fft.rfft2(0.9 * common + 0.4 * own) * falloff
-    images = np.fft.irfft2(spectrum, s=(height, width))
-    low, high = images.min(axis=(1, 2, 3), keepdims=True), images.max(axis=(1, 2, 3), keepdims=True)
-    textures: NDArray[np.float32] = ((images - low) / (high - low)).astype(np.float32)
-    return textures
+    side = max(height, width)
+    colours = rng.random((n, leaves + 1, channels), dtype=np.float32)
+    radius = side / rng.uniform(2, 12, (leaves, n, 1, 1)).astype(np.float32)
+    centre = rng.uniform(0, side, (2, leaves, n, 1, 1)).astype(np.float32)
+    rows, columns = np.arange(height, dtype=np.float32)[:, None], np.arange(width, dtype=np.float32)
+    seen = np.zeros((n, height, width), np.intp)
+    for leaf in range(leaves):
+        distance = (rows - centre[0, leaf]) ** 2 + (columns - centre[1, leaf]) ** 2
+        seen[distance < radius[leaf] ** 2] = leaf + 1
+    return colours[np.arange(n)[:, None, None], seen].transpose(0, 3, 1, 2)
