@@ -5,6 +5,7 @@ import pytest
 
 from fedprof.data import partition as deal
 from fedprof.data.build import client_data, standardisation
+from fedprof.data.clients import Samples
 from fedprof.data.damage import DAMAGES, Clean
 from fedprof.errors import SettingsError
 from fedprof.randomness import stream
@@ -102,10 +103,20 @@ def test_colour_images_are_standardised_channel_by_channel(real):
     assert np.allclose(held.std(axis=(0, 2, 3)), 1, atol=1e-4)
 
 
-def test_a_constant_feature_becomes_zero_and_not_a_division_by_zero():
-    x = np.array([[1, 5], [3, 5]], np.float32)
+@pytest.mark.parametrize("constant", [0.0, 5.0, 0.1, -1e9, 1e-9])
+def test_a_constant_feature_becomes_zero_and_not_noise(constant):
+    x = np.column_stack([np.arange(5000) % 2, np.full(5000, constant)]).astype(np.float32)
     shift, scale = standardisation(x)
-    assert np.array_equal((x - shift) / scale, [[-1, 0], [1, 0]])
+    held = Samples(x, x[:, 0], shift, scale).standardised()
+    assert np.array_equal(np.unique(held[:, 0]), [-1, 1])
+    assert np.abs(held[:, 1]).max() == 0
+
+
+def test_the_deviation_is_numpys(real):
+    x = real("gasturbine").train_x
+    shift, scale = standardisation(x)
+    assert np.allclose(shift, x.mean(axis=0, dtype=np.float64), rtol=1e-6)
+    assert np.allclose(scale, x.std(axis=0, dtype=np.float64), rtol=1e-6)
 
 
 def test_the_gas_turbine_has_five_polluted_and_twenty_noisy_sensors(real):

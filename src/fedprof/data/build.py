@@ -9,8 +9,9 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from fedprof.data.clients import ClientData, Samples
-from fedprof.data.damage import DAMAGES, NORMAL, Clean, Damage, assign, is_image
+from fedprof.data.damage import DAMAGES, NORMAL, Clean, Damage, assign
 from fedprof.data.partition import Partition
+from fedprof.data.statistics import mean_and_deviation
 from fedprof.errors import SettingsError
 from fedprof.randomness import stream
 
@@ -50,13 +51,11 @@ def client_data(
 def standardisation(x: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
     """Mean and standard deviation for `Samples`: one a feature for tables, one a channel for images.
 
-    A feature that never changes is left at its scale, so it becomes 0 and not a division by zero.
+    A feature that never changes (as far as float32 can tell) keeps its scale, so it becomes 0 and not noise.
     """
-    axes = (0, 2, 3) if is_image(x) else 0
-    mean, std = x.mean(axis=axes, dtype=np.float64), x.std(axis=axes, dtype=np.float64)
-    std[std == 0] = 1
-    trail = (slice(None), None, None) if is_image(x) else slice(None)
-    return mean[trail].astype(np.float32), std[trail].astype(np.float32)
+    mean, std = mean_and_deviation(x)
+    constant = std <= 1e-6 * np.abs(mean)
+    return mean, np.where(constant, np.float32(1), std)
 
 
 Step = tuple[Damage, dict[str, Any]]

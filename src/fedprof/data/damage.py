@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy import ndimage
 
+from fedprof.data.statistics import is_image, mean_and_deviation
 from fedprof.errors import SettingsError
 
 Array = NDArray[Any]
@@ -23,7 +23,7 @@ NORMAL = "normal"
 
 @dataclass(frozen=True)
 class Clean:
-    """What undamaged data look like: one value for images, one a feature for tables."""
+    """What undamaged data look like: range, mean and deviation of images (by channel) or of each feature."""
 
     low: Array
     high: Array
@@ -36,9 +36,8 @@ class Clean:
     def of(cls, x: Array, y: Array) -> Clean:
         """Measure a pool of samples."""
         axis = None if is_image(x) else 0
-        low, high, mean, std = (np.asarray(f(x, axis=axis)) for f in (np.min, np.max, np.mean, np.std))
         classes = int(y.max()) + 1 if np.issubdtype(y.dtype, np.integer) else 0
-        return cls(low, high, mean.astype(np.float32), std.astype(np.float32), classes)
+        return cls(np.asarray(x.min(axis=axis)), np.asarray(x.max(axis=axis)), *mean_and_deviation(x), classes)
 
 
 Apply = Callable[..., tuple[Array, Array]]
@@ -80,11 +79,6 @@ class Damage:
                 _check_number(f"damage.{self.name}.{name}", value, 1.0 if name == "density" else np.inf)
 
 
-def is_image(x: Array) -> bool:
-    """Tell images, ``(n, channels, height, width)``, from tables, ``(n, features)``."""
-    return x.ndim == 4
-
-
 def polluted(
     x: Array, y: Array, rng: np.random.Generator, clean: Clean, *, density: float = 0.5, reach: float = 1.0
 ) -> tuple[Array, Array]:
@@ -111,6 +105,8 @@ def irrelevant(x: Array, y: Array, rng: np.random.Generator, clean: Clean) -> tu
 
 def blur(x: Array, y: Array, _rng: np.random.Generator, clean: Clean, *, sigma: float = 2.0) -> tuple[Array, Array]:
     """Blur images with a Gaussian of ``sigma`` pixels."""
+    from scipy import ndimage
+
     soft = ndimage.gaussian_filter(x.astype(np.float32), (0, 0, sigma, sigma), mode="nearest")
     return _as_like(soft, x, clean), y.copy()
 

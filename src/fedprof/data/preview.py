@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from fedprof.data.clients import ClientData
-from fedprof.data.damage import is_image
+from fedprof.data.statistics import is_image
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
