@@ -217,7 +217,7 @@ def _merged(first: Rows, quota: Rows, rest: Rows, sizes: Rows, rng: np.random.Ge
     clients = np.arange(len(sizes))
     owner = np.concatenate([np.repeat(clients, quota), np.repeat(clients, sizes - quota)])
     rows = np.concatenate([first, rest[: len(owner) - len(first)]])
-    order = np.lexsort((rng.permutation(len(owner)), owner))
+    order = np.argsort(owner + rng.random(len(owner)), kind="stable")
     return Partition(rows[order], _offsets(sizes))
 
 
