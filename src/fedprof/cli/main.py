@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedprof import __version__
-from fedprof.cli import catalogue, costs, run
+from fedprof.cli import catalogue, compare, costs, run
 from fedprof.errors import FedProfError, SettingsError
 
 WRONG_USE, FAILED, INTERRUPTED = 2, 1, 130
@@ -44,6 +44,7 @@ def root(
 
 
 run.register(app)
+compare.register(app)
 catalogue.register(app)
 costs.register(app)
 

@@ -7,8 +7,15 @@ from typing import Annotated
 
 import typer
 
+from fedprof.cli import completion
+
 TaskName = Annotated[
-    str, typer.Argument(help="A task by name (`fedprof tasks`), or your own .toml file.", show_default=False)
+    str,
+    typer.Argument(
+        help="A task by name (`fedprof tasks`), or your own .toml file.",
+        show_default=False,
+        autocompletion=completion.tasks,
+    ),
 ]
 Aggregation = Annotated[
     str | None, typer.Option(help="full or partial, for algorithms that have both.", show_default=False)
@@ -30,6 +37,10 @@ DataDir = Annotated[
     ),
 ]
 Engine = Annotated[str, typer.Option(help="auto, native (compiled, for sequential models) or torch (any model).")]
+Jobs = Annotated[
+    int | None,
+    typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: one a core.", show_default=False),
+]
 Workers = Annotated[
     int | None, typer.Option(min=1, help="Threads or processes that train; default: one a core.", show_default=False)
 ]

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from fedprof.cli import completion
 from fedprof.cli.options import Aggregation, DataDir, Engine, Overrides, Rounds, TaskName, Workers
 
 
@@ -20,7 +21,11 @@ def run(
     algorithm: Annotated[
         str | None,
         typer.Option(
-            "--algorithm", "-a", help="`fedprof algorithms` lists them. [default: fedprof]", show_default=False
+            "--algorithm",
+            "-a",
+            help="`fedprof algorithms` lists them. [default: fedprof]",
+            show_default=False,
+            autocompletion=completion.algorithms,
         ),
     ] = None,
     aggregation: Aggregation = None,

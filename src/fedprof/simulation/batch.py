@@ -80,8 +80,8 @@ def play(assignments: Sequence[Assignment], jobs: int, means: Means, watcher: Wa
     with _crew(min(jobs, len(waiting)), means) as crew:
         busy = {channel: _next(channel, waiting) for channel in crew}
         while busy:
-            for channel in wait(list(busy)):
-                assert isinstance(channel, Connection)
+            ready = wait(list(busy))
+            for channel in [channel for channel in busy if channel in ready]:
                 number = busy[channel]
                 if _heed(_receive(channel, assignments[number]), number, assignments[number], watcher):
                     del busy[channel]
