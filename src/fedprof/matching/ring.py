@@ -6,7 +6,7 @@ coefficient, which is the mean of those values.
 
 Security: N = 8192 and a 217-bit Q, uniform ternary secrets and errors of standard deviation 3.24. The Homomorphic
 Encryption Standard (2018, table 1) allows up to 218 bits at this N for 128-bit security against classical attacks;
-tests/matching/test_ring.py has SEAL confirm these very primes.
+tests/matching/test_matching_ring.py has SEAL confirm these very primes.
 """
 
 from __future__ import annotations

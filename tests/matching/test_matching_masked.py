@@ -1,0 +1,294 @@
+"""The masked scheme: exact enough, and silent about everything but one number."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from profile_pairs import pair, pairs
+
+from fedprof.core.divergence import divergence
+from fedprof.core.profile import Profile
+from fedprof.errors import MatchingError
+from fedprof.matching import make, masked, match, ring
+from fedprof.matching.frames import Frame, Kind, unpack
+
+MASKED = make("masked")
+
+
+def error(profile, baseline):
+    expected = divergence(profile, baseline)
+    return abs(match(MASKED, profile, baseline).divergence - expected) / max(1.0, expected)
+
+
+def exchange(q=8, seed=0):
+    """Both sides, and the message of the first exchange that each has sent."""
+    profile, baseline = pair(q, seed)
+    client, server = MASKED.client(), MASKED.server(baseline)
+    question = server.ask()
+    reply = client.first(question, profile)
+    return client, server, reply, server.receive(reply)
+
+
+def resent(message, **changes):
+    frame = unpack(message)
+    return Frame(**{**frame.__dict__, **changes}).pack()
+
+
+def secret_of(client):
+    return ring.secret(client.state()[8:][16:48])
+
+
+def parts(message):
+    """The transformed polynomials in a message."""
+    payload = unpack(message).payload
+    starts = range(0, len(payload) - ring.POLYNOMIAL_BYTES + 1, ring.POLYNOMIAL_BYTES)
+    return [ring.from_bytes(payload[s : s + ring.POLYNOMIAL_BYTES]) for s in starts]
+
+
+@settings(max_examples=40, deadline=None)
+@given(pairs())
+def test_the_error_is_below_1e_5_over_realistic_and_extreme_profiles(profiles):
+    assert error(*profiles) < 1e-5
+
+
+@settings(max_examples=30, deadline=None)
+@given(pairs(largest_mean=masked.LIMIT, variances=(-13.0, 10.5)))
+def test_the_error_is_below_1e_5_over_all_that_is_accepted(profiles):
+    assert error(*profiles) < 1e-5
+
+
+@pytest.mark.parametrize("q", [1, 64, 1024, 4096, 4097, 10_000])
+def test_any_length_works_in_as_many_ciphertexts_as_it_needs(q):
+    assert error(*pair(q)) < 1e-5
+    ciphertexts = math.ceil(q / 4096)
+    assert MASKED.costs(q).bytes_up - MASKED.costs(1).bytes_up == (ciphertexts - 1) * ring.POLYNOMIAL_BYTES
+
+
+@pytest.mark.parametrize("mean", [-masked.LIMIT, masked.LIMIT])
+def test_the_largest_divergence_that_is_accepted_does_not_wrap(mean):
+    q = 64
+    profile = Profile(np.full(q, mean), np.full(q, masked.LIMIT**2), 10, 0)
+    baseline = Profile(np.full(q, -mean), np.zeros(q), 10, 0)
+    assert error(profile, baseline) < 1e-5
+    assert masked.MAX_Q * 5 * masked.LIMIT**2 / 2e-12 * 2.0**masked.TOTAL_BITS < ring.Q / 2
+
+
+@pytest.mark.parametrize(
+    "profile",
+    [
+        Profile(np.array([masked.LIMIT * 1.01]), np.ones(1), 1, 3),
+        Profile(np.zeros(1), np.array([masked.LIMIT**2 * 1.01]), 1, 3),
+    ],
+)
+def test_a_profile_that_would_wrap_is_refused_on_either_side(profile):
+    _, baseline = pair(1)
+    with pytest.raises(MatchingError, match="use matching='client'"):
+        MASKED.client().first(MASKED.server(baseline).ask(), profile)
+    with pytest.raises(MatchingError, match="use matching='client'"):
+        MASKED.server(profile)
+
+
+def test_a_longer_profile_than_the_sum_can_hold_is_refused():
+    q = masked.MAX_Q + 1
+    with pytest.raises(MatchingError, match="q up to 65536"):
+        MASKED.server(Profile(np.zeros(q), np.ones(q), 1, 0))
+
+
+def test_every_profile_has_a_key_of_its_own():
+    (a, _, first, _), (b, _, again, _) = exchange(), exchange()
+    assert (secret_of(a) != secret_of(b)).mean() > 0.99
+    assert unpack(first).key != unpack(again).key
+    assert all((x != y).mean() > 0.99 for x, y in zip(parts(first), parts(again), strict=True))
+
+
+def test_another_clients_key_does_not_open_a_message():
+    (_, _, _, answer), (stranger, *_) = exchange(seed=0), exchange(seed=1)
+    with pytest.raises(MatchingError, match="another exchange"):
+        stranger.second(answer)
+    with pytest.raises(MatchingError, match="no baseline gives that"):
+        stranger.second(resent(answer, key=stranger.state()[8:24]))
+
+
+def test_what_the_client_sends_looks_uniform():
+    _, _, reply, _ = exchange()
+    for polynomial in parts(reply):
+        for row, p in zip(polynomial, ring.PRIMES, strict=True):
+            counts = np.histogram(row, bins=16, range=(0, p))[0]
+            assert ((counts - 512) ** 2 / 512).sum() < 60
+
+
+def test_the_answer_holds_one_polynomial_and_one_number_so_no_other_coefficient():
+    *_, answer = exchange()
+    assert len(unpack(answer).payload) == ring.POLYNOMIAL_BYTES + ring.SCALAR_BYTES
+
+
+def test_dividing_the_answer_by_the_ciphertext_does_not_give_the_baseline():
+    profile, baseline = pair(8)
+    client, server = MASKED.client(), MASKED.server(baseline)
+    question = server.ask()
+    (hidden,) = parts(server.receive(client.first(question, profile)))
+    (coefficients,), _ = masked._coefficients(baseline)
+    factor = ring.reversed_polynomial(coefficients)
+    data = ring.expand(unpack(question).payload, "1")
+    assert (hidden != ring.times(factor, data)).mean() > 0.999
+    mask = ring.minus(hidden, ring.times(factor, data))
+    for row, p in zip(mask, ring.PRIMES, strict=True):
+        counts = np.histogram(row, bins=16, range=(0, p))[0]
+        assert ((counts - 512) ** 2 / 512).sum() < 60
+
+
+def test_a_tenseal_product_plus_a_zero_sum_mask_would_show_the_baseline():
+    """Why the scheme is not that: the mask is real, so the imaginary parts keep noise times coefficient."""
+    ts = pytest.importorskip("tenseal")
+    context = ts.context(ts.SCHEME_TYPE.CKKS, 8192, coeff_mod_bit_sizes=[60, 40, 60])
+    context.global_scale = 2.0**40
+    rng = np.random.default_rng(0)
+    coefficients, mask = rng.uniform(1, 50, 4096), rng.normal(0, 1e3, 4096)
+    sent = ts.ckks_vector(context, rng.normal(size=4096).tolist())
+    answer = sent * coefficients.tolist() + (mask - mask.mean()).tolist()
+    guessed = complex_slots(context, answer).imag / complex_slots(context, sent).imag
+    assert np.median(abs(guessed / coefficients - 1)) < 0.15
+
+
+def complex_slots(context, vector):
+    seal = pytest.importorskip("tenseal.sealapi")
+    inside, plain = context.seal_context().data, seal.Plaintext()
+    seal.Decryptor(inside, context.secret_key().data).decrypt(vector.ciphertext()[0], plain)
+    return np.array(seal.CKKSEncoder(inside).decode_complex(plain))
+
+
+def test_answers_to_one_message_are_masked_afresh():
+    profile, baseline = pair(8)
+    client, server = MASKED.client(), MASKED.server(baseline)
+    reply = client.first(server.ask(), profile)
+    twin = MASKED.server(baseline)
+    twin._seed = server._seed
+    (a,), (b,) = parts(server.receive(reply)), parts(twin.receive(reply))
+    assert (a != b).mean() > 0.999
+
+
+def test_the_client_sees_its_divergence_no_finer_than_24_bits():
+    profile, baseline = pair(8)
+    seen = []
+    for _ in range(12):
+        client, server = MASKED.client(), MASKED.server(baseline)
+        answer = unpack(server.receive(client.first(server.ask(), profile)))
+        seen.append(masked._decrypt(answer, client.state()[8:][16:48]) / (2 * 8))
+    assert 0 < np.ptp(seen) * 16 < 2.0**-23
+    assert len(set(seen)) == 12
+
+
+def test_the_server_learns_twenty_bits_of_one_number():
+    client, server, _, answer = exchange()
+    reply = unpack(client.second(answer))
+    assert len(reply.payload) == 8
+    assert (server.finish(reply.pack()) * 2**20).is_integer()
+
+
+def test_an_answer_is_decrypted_once():
+    client, _, _, answer = exchange()
+    client.second(answer)
+    with pytest.raises(MatchingError, match="matched already"):
+        client.second(answer)
+    assert len(client.state()) == 8, "the key is forgotten"
+
+
+def test_the_server_answers_one_ciphertext_an_exchange():
+    _, server, reply, _ = exchange()
+    with pytest.raises(MatchingError, match="answered already"):
+        server.receive(reply)
+
+
+@pytest.mark.parametrize(("change", "text"), [
+    ({"parameters": 2}, "parameter set"),
+    ({"version": 9}, "version 9"),
+    ({"q": 9}, "length 9"),
+    ({"key": bytes(16)}, "another exchange"),
+    ({"payload": b"short"}, "5 bytes"),
+    ({"kind": Kind.SECOND}, "SECOND"),
+])  # fmt: skip
+def test_an_answer_that_does_not_belong_to_the_profile_is_refused(change, text):
+    client, _, _, answer = exchange()
+    with pytest.raises(MatchingError, match=text):
+        client.second(resent(answer, **change))
+
+
+@pytest.mark.parametrize(("change", "text"), [
+    ({"parameters": 2}, "parameter set"),
+    ({"payload": b"short"}, "5 bytes"),
+    ({"payload": b"\xff" * 2 * ring.POLYNOMIAL_BYTES}, "not reduced"),
+    ({"q": 4097}, "length 4097"),
+])  # fmt: skip
+def test_a_malformed_ciphertext_is_refused_by_the_server(change, text):
+    profile, baseline = pair(8)
+    client, server = MASKED.client(), MASKED.server(baseline)
+    reply = client.first(server.ask(), profile)
+    with pytest.raises(MatchingError, match=text):
+        server.receive(resent(reply, **change))
+    server.receive(reply)
+
+
+def test_a_number_from_another_exchange_is_refused_by_the_server():
+    (client, _, _, answer), (_, other, _, _) = exchange(), exchange()
+    with pytest.raises(MatchingError, match="another exchange"):
+        other.finish(client.second(answer))
+
+
+def test_a_question_without_a_seed_is_refused():
+    profile, baseline = pair(8)
+    with pytest.raises(MatchingError, match="31 bytes"):
+        MASKED.client().first(resent(MASKED.server(baseline).ask(), payload=bytes(31)), profile)
+
+
+@settings(max_examples=4, deadline=None)
+@given(st.integers(0, 2**32))
+def test_an_answer_that_is_noise_is_refused_not_reported(seed):
+    client, _, _, answer = exchange()
+    noise = ring.to_bytes(ring.expand(seed.to_bytes(32, "little"), "noise"))
+    with pytest.raises(MatchingError, match="no baseline gives that"):
+        client.second(resent(answer, payload=noise + bytes(ring.SCALAR_BYTES)))
+
+
+def test_a_malicious_server_reads_one_number_of_its_choice():
+    """Here the first mean: the limit of what any scheme that computes an unknown linear form can promise."""
+    profile, baseline = pair(8)
+    client, server = MASKED.client(), MASKED.server(baseline)
+    question = server.ask()
+    _, ciphertext = parts(client.first(question, profile))
+    pick = np.zeros((len(ring.PRIMES), 9), dtype=np.uint64)
+    pick[:, 8] = ring.fixed_point([16.0], masked.TOTAL_BITS - masked.MEAN_BITS)[:, 0]  # 8 squares, then the means
+    factor = ring.reversed_polynomial(pick)
+    logarithms = float(np.log(profile.variance.astype(float)).sum())
+    assert logarithms < 0, "added by the client whatever the server asks"
+    number = ring.constant(ring.times(factor, ciphertext)) + int(math.ldexp(100.0, masked.TOTAL_BITS))
+    answer = ring.to_bytes(ring.times(factor, ring.expand(unpack(question).payload, "1")))
+    payload = answer + (number % ring.Q).to_bytes(ring.SCALAR_BYTES, "little")
+    reply = client.second(Frame(masked.MaskedClient.scheme, Kind.ANSWER, 8, 3, payload, 1, client.state()[8:24]).pack())
+    learnt = np.frombuffer(unpack(reply).payload)[0]
+    assert learnt == pytest.approx(2 * profile.mean[0] + (100 - logarithms / 2) / 8, abs=1e-4)
+
+
+def test_a_malicious_client_can_understate_its_divergence():
+    client, server, _, answer = exchange()
+    honest = server.finish(client.second(answer))
+    client, server, _, answer = exchange()
+    lie = resent(client.second(answer), payload=bytes(8))
+    assert server.finish(lie) == 0.0 < honest
+
+
+def test_enough_colluding_clients_find_the_baseline():
+    """2q + 1 divergences of known profiles are linear equations for the baseline's coefficients."""
+    rng = np.random.default_rng(5)
+    baseline = Profile(np.array([0.7, -0.4]), np.array([0.5, 2.0]), 10, 0)
+    rows, numbers = [], []
+    for _ in range(5):
+        mean, variance = rng.normal(0, 3, 2).astype(np.float32), rng.uniform(0.5, 20, 2).astype(np.float32)
+        found = match(MASKED, Profile(mean, variance, 10, 0), baseline).divergence
+        rows.append([*(mean.astype(float) ** 2 + variance), *mean, 1.0])
+        numbers.append(found + np.log(variance).sum() / 4)
+    solution = np.linalg.solve(rows, numbers)
+    variance = 1 / (4 * solution[:2])
+    assert variance == pytest.approx(baseline.variance, rel=1e-3)
+    assert -solution[2:4] * 2 * variance == pytest.approx(baseline.mean, abs=1e-3)
