@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from fedprof.data import partition as deal
-from fedprof.data.build import client_data, standardisation
-from fedprof.data.clients import Samples
+from fedprof.data.build import client_data, standardisation, standardised
+from fedprof.data.clients import ClientData, Samples
 from fedprof.data.damage import DAMAGES, Clean
-from fedprof.errors import SettingsError
+from fedprof.errors import DataError, SettingsError
 from fedprof.randomness import stream
 
 PAPER = {
@@ -89,6 +89,16 @@ def test_standardised_pixels_have_mean_0_and_deviation_1(digits):
     assert abs(held.std() - 1) < 1e-4
 
 
+def test_own_clients_and_their_server_standardise_alike(digits):
+    x, y = digits
+    clients = client_data(x[:1000], y[:1000], deal.iid(1000, 3, stream(0, "p")), {}, 0)
+    clients, validation = standardised(clients, Samples(x[1000:], y[1000:]))
+    assert abs(clients.pool.standardised().mean()) < 1e-4
+    assert np.array_equal(validation.shift, clients.pool.shift)
+    assert np.array_equal(validation.scale, clients.pool.scale)
+    assert clients.sizes.sum() == 1000
+
+
 def test_emnist_has_the_mean_and_deviation_that_are_known_for_it(real):
     shift, scale = standardisation(real("emnist").train_x)
     assert abs(shift.item() / 255 - 0.1733) < 0.001
@@ -134,6 +144,14 @@ def test_the_gas_turbine_has_five_polluted_and_twenty_noisy_sensors(real):
         for i, kind in enumerate(data.kinds)
     }
     assert spread["normal"] < 1.05 < 1.2 < spread["noise"] < 2 < spread["polluted"]
+
+
+def test_arrays_that_do_not_belong_together_are_rejected(digits):
+    x, y = digits
+    with pytest.raises(DataError, match="1797 inputs but 1796 targets"):
+        Samples(x, y[1:])
+    with pytest.raises(DataError, match="2 clients but 3 kinds"):
+        ClientData(Samples(x, y), np.array([0, 5, 9]), kind=np.zeros(3, np.uint8))
 
 
 def test_unknown_damage_is_an_error_that_lists_what_there_is(digits):

@@ -103,6 +103,15 @@ def test_a_cache_that_cannot_be_written_is_no_obstacle(tmp_path):
     assert arrays["a"].tolist() == [0, 1, 2]
 
 
+def test_a_disk_that_fills_up_is_no_obstacle_and_leaves_nothing(tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(np, "save", full)
+    assert cached_arrays("k", lambda: {"a": np.arange(3)}, tmp_path)["a"].tolist() == [0, 1, 2]
+    assert not list(tmp_path.iterdir())
+
+
 def test_whoever_comes_second_uses_what_is_there(tmp_path):
     def slow():
         cached_arrays("k", lambda: {"a": np.array([1])}, tmp_path)  # another process finishes in the meantime

@@ -110,6 +110,18 @@ def test_no_data_says_how_to_get_it(tmp_path):
         load("mnist", tmp_path)
 
 
+def test_a_file_that_cannot_be_read_at_all_is_said_to_be_so(mnist_sample):
+    (mnist_sample / "mnist" / "t10k-labels-idx1-ubyte.gz").write_bytes(b"<html>moved</html>")
+    with pytest.raises(DataError, match=r"t10k-labels-idx1-ubyte\.gz: not the official file \(unreadable\)"):
+        load("mnist", mnist_sample)
+
+
+def test_a_source_knows_how_much_there_is_to_download():
+    assert SOURCES["mnist"].size == 9_912_422 + 28_881 + 1_648_877 + 4_542
+    assert SOURCES["digits"].size == 0
+    assert SOURCES["gasturbine"].size is None, "its archives differ; only the files inside are published"
+
+
 def test_an_unknown_source_lists_what_there_is():
     with pytest.raises(DataError, match="unknown data source 'mnits': choose from digits"):
         find_source("mnits")
