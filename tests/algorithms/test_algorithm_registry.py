@@ -1,6 +1,7 @@
 """Algorithms by name or import path, with errors that help; and the documentation's own algorithm, run as written."""
 
 import re
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -23,6 +24,7 @@ def power_of_choice(tmp_path, monkeypatch):
     assert len([line for line in code.splitlines() if line.strip()]) < 40
     (tmp_path / "power_of_choice.py").write_text(code)
     monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.delitem(sys.modules, "power_of_choice", raising=False)
     return lambda **settings: create("power_of_choice:PowerOfChoice", settings)
 
 

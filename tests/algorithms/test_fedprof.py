@@ -50,8 +50,9 @@ def test_only_the_cohorts_divergences_change_after_that():
 def test_a_late_profile_is_compared_with_the_baseline_of_its_own_version():
     algorithm = FedProf()
     state = algorithm.publish(begin(algorithm), 1, profile(5.0, version=1))
-    state = algorithm.learn(state, POPULATION, [Report(2, 0, profile=profile(0.0, version=0))])
+    state = algorithm.learn(state, POPULATION, [Report(2, 1, profile=profile(0.0, version=0))])
     assert algorithm.divergences(state)[2] == 0.0
+    assert state["client/version"][2] == 0
 
 
 def test_a_late_profile_does_not_replace_a_newer_one():
