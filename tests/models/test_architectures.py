@@ -9,7 +9,7 @@ from torch import nn
 from fedprof.errors import SettingsError
 from fedprof.models import registry
 from fedprof.models.registry import MODELS, create
-from fedprof.models.shufflenet import shuffle, shufflenet
+from fedprof.models.shufflenet import Depthwise, Pointwise, interleave, shufflenet
 from fedprof.models.weights import trainable_size
 
 PUBLISHED = [
@@ -95,8 +95,20 @@ def test_the_stock_stem_shrinks_images_fourfold():
 
 
 def test_the_shuffle_interleaves_the_two_halves_of_the_channels():
-    x = torch.arange(6.0).reshape(1, 6, 1, 1)
-    assert shuffle(x).flatten().tolist() == [0, 3, 1, 4, 2, 5]
+    first, second = torch.arange(24.0).reshape(2, 3, 2, 2), -torch.arange(24.0).reshape(2, 3, 2, 2)
+    shuffled = torch.stack([first[:, 0], second[:, 0], first[:, 1], second[:, 1], first[:, 2], second[:, 2]], dim=1)
+    for form in (torch.contiguous_format, torch.channels_last):
+        found = interleave(first.contiguous(memory_format=form), second.contiguous(memory_format=form))
+        assert torch.equal(found, shuffled)
+        assert found.is_contiguous(memory_format=form)
+
+
+@pytest.mark.parametrize("side", [1, 2, 9])
+@pytest.mark.parametrize("layer", [Pointwise(40, 60), Depthwise(40, 1), Depthwise(40, 2)])
+def test_fast_forms_of_convolutions_are_the_convolutions(layer, side):
+    x = torch.randn(16, 40, side, side)
+    plain = nn.functional.conv2d(x, layer.weight, None, layer.stride, layer.padding, 1, layer.groups)
+    assert torch.allclose(layer(x), plain, atol=1e-5)
 
 
 def test_shufflenet_refuses_a_width_that_was_never_published():

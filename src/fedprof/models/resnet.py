@@ -59,7 +59,7 @@ class ResNet18(nn.Module):
         """Give one unnormalised score a class."""
         x = self.maxpool(torch.relu_(self.bn1(self.conv1(x))))
         x = self.layer4(self.layer3(self.layer2(self.layer1(x))))
-        return cast("torch.Tensor", self.fc(x.mean((2, 3))))
+        return cast("torch.Tensor", self.fc(x.mean((-2, -1))))
 
 
 def _stage(inputs: int, outputs: int, stride: int) -> nn.Sequential:
