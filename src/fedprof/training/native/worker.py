@@ -1,0 +1,140 @@
+"""One arena and one job record a worker, and the calls of the compiled kernels."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from threading import Lock
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fedprof.core.profile import Moments
+from fedprof.training.engine import Recipe, Vector
+from fedprof.training.native import records
+from fedprof.training.native.layout import Layout, Packing
+from fedprof.training.native.machine import Width
+from fedprof.training.native.plan import Network
+from fedprof.training.native.source import Source
+
+_compiling = Lock()
+
+
+class _Seat:
+    """What one worker needs for itself."""
+
+    def __init__(self, layout: Layout, constants: dict[str, int]) -> None:
+        self.arena = layout.arena()
+        q = layout.network.layers[layout.network.profiled].shape[0]
+        self.moments = np.zeros(q * (3 + layout.width))
+        self.job = np.zeros((), records.JOB)
+        self.address = self.job.ctypes.data
+        self.set(constants | {"arena": self.arena.ctypes.data, "moments": self.moments.ctypes.data})
+
+    def set(self, fields: dict[str, Any]) -> None:
+        for name, value in fields.items():
+            self.job[name] = value
+
+
+class Workbench:
+    """Everything needed to run a network on so many samples side by side, for every worker."""
+
+    def __init__(
+        self, network: Network, packing: Packing, lanes: int, width: int, workers: int,
+        on_compile: Callable[[str], None] | None,
+    ) -> None:  # fmt: skip
+        self._layout = Layout(network, packing, lanes, width)
+        self._width = Width(lanes)
+        self._seats: list[_Seat | None] = [None] * workers
+        self._on_compile = on_compile
+
+    def train(
+        self, worker: int, packed: Vector, source: Source, order: NDArray[np.int64], samples: int, recipe: Recipe
+    ) -> tuple[Vector, float]:
+        """Train on the rows in ``order``; the packed weights returned are valid until the worker's next task."""
+        from fedprof.training.native.kernels import train
+
+        seat = self._seat(worker)
+        seat.set(source.fields())
+        seat.set(
+            {
+                "order": order.ctypes.data, "samples": samples, "epochs": recipe.epochs, "batch": recipe.batch,
+                "received": packed.ctypes.data, "profiled": -1,
+                "rate": recipe.rate, "momentum": recipe.momentum, "decay": recipe.weight_decay,
+                "proximal": recipe.proximal,
+            }
+        )  # fmt: skip
+        self._ready(train)(self._width, seat.address)
+        return seat.arena[: self._layout.packing.size], float(seat.job["loss"])
+
+    def look(
+        self, worker: int, packed: Vector, source: Source, rows: NDArray[np.int64], outputs: NDArray[np.float32] | None,
+        *, profile: bool,
+    ) -> tuple[float, Moments]:  # fmt: skip
+        """Run rows through the network: write ``outputs`` and sum the loss if given, and take moments if asked to."""
+        from fedprof.training.native.kernels import look
+
+        seat, network = self._seat(worker), self._layout.network
+        seat.arena[: len(packed)] = packed
+        seat.set(source.fields())
+        last = network.profiled + 1 if outputs is None else len(network.layers)
+        seat.set(
+            {
+                "order": rows.ctypes.data, "samples": len(rows), "step_count": last,
+                "profiled": network.profiled if profile else -1,
+                "result": 0 if outputs is None else outputs.ctypes.data, "result_row": network.outputs,
+            }
+        )  # fmt: skip
+        self._ready(look)(self._width, seat.address)
+        seat.set({"step_count": len(network.layers)})
+        return float(seat.job["loss"]), self._moments(seat, len(rows), profile)
+
+    def _moments(self, seat: _Seat, count: int, profile: bool) -> Moments:
+        q = self._layout.network.layers[self._layout.network.profiled].shape[0]
+        moments = Moments(q)
+        if profile and count:
+            shift, total, square = seat.moments[: 3 * q].reshape(3, q)
+            moments.count = count
+            moments.mean = shift + total / count
+            moments.m2 = np.maximum(square - total**2 / count, 0)
+        return moments
+
+    def _seat(self, worker: int) -> _Seat:
+        seat = self._seats[worker]
+        if seat is None:
+            seat = self._seats[worker] = _Seat(self._layout, self._constants())
+        return seat
+
+    def _constants(self) -> dict[str, int]:
+        layout, network = self._layout, self._layout.network
+        channels, rows, columns = network.source
+        if (layout.x.plane, layout.x.row) == (rows * columns * layout.width, columns * layout.width):
+            channels, rows, columns = 1, 1, channels * rows * columns  # one run of features without borders
+        return {
+            "steps": layout.steps.ctypes.data, "step_count": len(network.layers), "tables": layout.tables.ctypes.data,
+            "width": layout.width, "scratch": layout.scratch, "zeros": layout.zeros,
+            "parameters": layout.packing.size, "velocity": 2 * layout.packing.size,
+            "x": layout.x.at, "x_plane": layout.x.plane, "x_row": layout.x.row,
+            "channels": channels, "rows": rows, "columns": columns,
+            "outputs": network.outputs, "loss_kind": network.loss, "log_softmax": network.log_softmax,
+        }  # fmt: skip
+
+    def _ready(self, kernel: Any) -> Callable[[Width, int], None]:
+        """Compile a kernel for this width if it is not yet; one thread does, the others wait."""
+        if not _compiled(kernel, self._width):
+            with _compiling:
+                if not _compiled(kernel, self._width):
+                    if self._on_compile is not None:
+                        self._on_compile("preparing the native kernels (compiled once a machine, some ten seconds)")
+                    kernel.compile(_signature(self._width))
+        return kernel  # type: ignore[no-any-return]
+
+
+def _signature(width: Width) -> tuple[Any, ...]:
+    from numba import int64, typeof
+
+    return typeof(width), int64
+
+
+def _compiled(kernel: Any, width: Width) -> bool:
+    return _signature(width) in kernel.overloads
