@@ -15,6 +15,7 @@ from fedprof.simulation.fleet import Devices
 from fedprof.tasks.settings import Costs
 
 Array = NDArray[np.float64]
+Four = tuple[float, float, float, float]
 MEGABYTE = 8e6
 """Bits."""
 BYTES_AN_ELEMENT = 8
@@ -36,6 +37,11 @@ class Phases:
         """Over all phases."""
         return self.download + self.profiling + self.training + self.upload
 
+    def rows(self) -> list[Four]:
+        """Download, profiling, training, upload of each client."""
+        columns = (self.download, self.profiling, self.training, self.upload)
+        return list(zip(*(column.tolist() for column in columns), strict=True))
+
 
 @dataclass(frozen=True)
 class CostModel:
@@ -46,7 +52,9 @@ class CostModel:
     sizes: NDArray[np.int64]
     epochs: int
     profile_bytes: int = 0
-    """What a profile (or its private counterpart) adds to the upload; 0 where clients do not profile."""
+    """RPsize: what a profile (or what stands for it in private) adds to the upload."""
+    baseline_bytes: int = 0
+    """What private matching adds to the download."""
     profile_cycles: float = 0.0
     """Processor cycles that private matching adds to profiling."""
 
@@ -62,12 +70,12 @@ class CostModel:
         upload = 2 * download
         if not profile:
             return Phases(download, np.zeros(len(clients)), training, upload)
-        return Phases(download, self._profiling(clients), training, upload + self._profile_upload(rate))
+        matching = self._matching(clients, rate)
+        return Phases(download + matching.download, matching.profiling, training, upload + matching.upload)
 
     def initial(self, clients: NDArray[np.int64]) -> Phases:
         """Algorithm 1, lines 3 and 4: clients make the first model from the seed and send the profile alone."""
-        nothing = np.zeros(len(clients))
-        return Phases(nothing, self._profiling(clients), nothing, self._profile_upload(self.rate(clients)))
+        return self._matching(clients, self.rate(clients))
 
     def joules(self, seconds: Phases, clients: NDArray[np.int64]) -> Phases:
         """Equations 15 and 16: P_trans while on the air, P_f s_k^3 while computing."""
@@ -81,10 +89,12 @@ class CostModel:
         cycles = self.sizes[clients] * self.costs.bits_per_sample * self.costs.cycles_per_bit
         return np.asarray(cycles / (self.devices.speed[clients] * 1e9))
 
-    def _profiling(self, clients: NDArray[np.int64]) -> Array:
-        """T_RPgen is one epoch's time."""
-        return self._epoch(clients) + self.profile_cycles / (self.devices.speed[clients] * 1e9)
-
-    def _profile_upload(self, rate: Array) -> Array:
-        """T_RPup, over an uplink of half the bandwidth."""
-        return np.asarray(8 * self.profile_bytes / (rate / 2))
+    def _matching(self, clients: NDArray[np.int64], rate: Array) -> Phases:
+        """T_RPgen, which is one epoch's time, and T_RPup, over an uplink of half the bandwidth."""
+        profiling = self._epoch(clients) + self.profile_cycles / (self.devices.speed[clients] * 1e9)
+        return Phases(
+            download=np.asarray(8 * self.baseline_bytes / rate),
+            profiling=profiling,
+            training=np.zeros(len(clients)),
+            upload=np.asarray(8 * self.profile_bytes / (rate / 2)),
+        )

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from dataclasses import dataclass
-from typing import Any
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import simpy
@@ -12,31 +13,28 @@ from numpy.typing import NDArray
 
 from fedprof.algorithms.base import Selection
 from fedprof.randomness import stream
-from fedprof.simulation.costs import CostModel, Phases
+from fedprof.simulation.costs import CostModel, Four, Phases
 from fedprof.tasks.settings import Conditions
 
 Event = Generator[simpy.Event, Any, None]
 
 
-@dataclass(frozen=True)
-class Submission:
-    """What became of one client's round."""
+class Submission(NamedTuple):
+    """What becomes of one client's round."""
 
     client: int
-    seconds: tuple[float, float, float, float]
+    seconds: Four
     """Spent on download, profiling, training, upload."""
-    joules: tuple[float, float, float, float]
-    arrived: float | None = None
-    """When the server had it; None if never."""
+    joules: Four
     failure: str | None = None
+    """Why the server never has its weights."""
 
 
-@dataclass(frozen=True)
-class Outcome:
+class Outcome(NamedTuple):
     """How a round went, before anything was trained."""
 
     merged: list[Submission]
-    """Those the server took, in order of arrival."""
+    """Those the server took, in order of arrival; who goes first is ahead of the others."""
     failed: list[Submission]
     """Those it waited for in vain."""
     ended: float
@@ -48,17 +46,41 @@ class Outcome:
         return self.merged + self.failed
 
 
+class _Fates(NamedTuple):
+    """What chance has in store for those asked, one entry each."""
+
+    lost: NDArray[np.bool_]
+    """It does not get the server's call."""
+    dies: NDArray[np.bool_]
+    """It crashes while it trains."""
+    trained: NDArray[np.float64]
+    """Share of its training that it gets done."""
+
+    def shorten(self, seconds: Phases) -> Phases:
+        """Cut the phases to what really happens."""
+        there = ~self.lost
+        training = seconds.training * there * self.trained
+        return Phases(
+            seconds.download * there, seconds.profiling * there, training, seconds.upload * there * ~self.dies
+        )
+
+    def failures(self) -> list[str | None]:
+        """How each one fails, if it does."""
+        names = {(True, False): "unreachable", (False, True): "crashed"}
+        return [names.get(fate) for fate in zip(self.lost.tolist(), self.dies.tolist(), strict=True)]
+
+
 class _Inbox:
-    """The server's side of a round: who has answered or given up, and an event whenever either happens."""
+    """The server's side of a round: who has answered or been given up, and an event whenever either happens."""
 
     def __init__(self, env: simpy.Environment, selection: Selection) -> None:
         self.env = env
-        self.asked = selection.clients.tolist()
-        self.quota = selection.quota
-        self.preferred = frozenset(
-            self.asked if selection.first is None else selection.clients[selection.first].tolist()
-        )
+        self.asked: list[int] = selection.clients.tolist()
+        self.quota = len(self.asked) if selection.quota is None else selection.quota
+        first = selection.clients if selection.first is None else selection.clients[selection.first]
+        self.preferred = frozenset(first.tolist())
         self.awaited = len(self.preferred)
+        self.early = 0
         self.submitted: list[Submission] = []
         self.failed: list[Submission] = []
         self.news = env.event()
@@ -66,18 +88,18 @@ class _Inbox:
     def put(self, submission: Submission) -> None:
         """Take a submission, or the news that there will be none."""
         (self.failed if submission.failure else self.submitted).append(submission)
-        self.awaited -= submission.client in self.preferred
+        if submission.client in self.preferred:
+            self.awaited -= 1
+            self.early += not submission.failure
         self.news.succeed()
         self.news = self.env.event()
 
     @property
     def finished(self) -> bool:
-        """Everybody has been heard of; or the quota is full and nobody who goes first could still come."""
+        """Everybody has been heard of; or the quota is full and nobody who goes first could still displace another."""
         if len(self.submitted) + len(self.failed) == len(self.asked):
             return True
-        if self.quota is None or len(self.submitted) < self.quota:
-            return False
-        return self.awaited == 0 or sum(one.client in self.preferred for one in self.submitted) >= self.quota
+        return self.early >= self.quota or (not self.awaited and len(self.submitted) >= self.quota)
 
     @property
     def merged(self) -> list[Submission]:
@@ -97,46 +119,39 @@ class Federation:
         """Play one round from virtual time ``clock``."""
         env = simpy.Environment(initial_time=clock)
         inbox = _Inbox(env, selection)
-        seconds, joules = self._plan(number, selection.clients, profile=profile)
-        for position, client in enumerate(selection.clients.tolist()):
-            costs = _at(seconds, position), _at(joules, position)
-            env.process(self._client(inbox, number, client, *costs))
-        server = env.process(self._server(env, inbox))
-        env.run(until=server)
-        late = [] if inbox.finished else self._late(inbox, seconds, joules)
+        clients = selection.clients
+        failures: list[str | None] = [None] * len(clients)
+        seconds = self.costs.seconds(clients, profile=profile, bandwidth=self._bandwidth(number, clients))
+        if (fates := self._fates(number, clock, clients)) is not None:
+            seconds, failures = fates.shorten(seconds), fates.failures()
+        submissions = list(
+            map(Submission, inbox.asked, seconds.rows(), self.costs.joules(seconds, clients).rows(), failures)
+        )
+        for submission in submissions:
+            env.process(self._client(inbox, submission))
+        env.run(until=env.process(self._server(env, inbox)))
+        late = [] if inbox.finished else _late(inbox, submissions)
         return Outcome(inbox.merged, inbox.failed + late, env.now)
 
-    def initial_profiles(self) -> list[Submission]:
-        """Everybody's first profile, before round 1 (Algorithm 1, line 4); mishaps start with round 1."""
+    def initial_profiles(self) -> tuple[Phases, Phases]:
+        """Seconds and joules of everybody's first profile (Algorithm 1, line 4); mishaps start with round 1."""
         clients = np.arange(len(self.costs.sizes))
         seconds = self.costs.initial(clients)
-        joules = self.costs.joules(seconds, clients)
-        return [Submission(k, _share(_at(seconds, k)), _share(_at(joules, k))) for k in clients.tolist()]
-
-    def _plan(self, number: int, clients: NDArray[np.int64], *, profile: bool) -> tuple[Phases, Phases]:
-        spread = self.conditions.bandwidth_variation
-        now = stream(self.seed, "bandwidth-now", number).uniform(-1, 1, len(self.costs.sizes)) if spread else None
-        factor = 1.0 if now is None else 1 + spread * now[clients]
-        seconds = self.costs.seconds(clients, profile=profile, bandwidth=factor)
         return seconds, self.costs.joules(seconds, clients)
 
-    def _client(self, inbox: _Inbox, number: int, client: int, seconds: list[float], joules: list[float]) -> Event:
-        """A device's round: perhaps out of reach, perhaps crashing, else four phases one after another."""
-        env, luck = inbox.env, self._luck(number, client)
-        if not self._reachable(client, env.now) or luck[0] < self.conditions.dropout:
-            inbox.put(Submission(client, (0.0,) * 4, (0.0,) * 4, failure="unreachable"))
-            return
-        download, profiling, training, upload = seconds
-        yield env.timeout(download)
-        yield env.timeout(profiling)
-        if luck[1] < self.conditions.crash:
-            yield env.timeout(luck[2] * training)
-            spent = (1.0, 1.0, luck[2], 0.0)
-            inbox.put(Submission(client, _share(seconds, spent), _share(joules, spent), failure="crashed"))
-            return
-        yield env.timeout(training)
-        yield env.timeout(upload)
-        inbox.put(Submission(client, _share(seconds), _share(joules), arrived=env.now))
+    def _client(self, inbox: _Inbox, work: Submission) -> Event:
+        """A device's round: four phases one after another, cut short if it is out of reach or dies on the way."""
+        timeout = inbox.env.timeout
+        download, profiling, training, upload = work.seconds
+        yield timeout(download)
+        if profiling:
+            yield timeout(profiling)
+        yield timeout(training)
+        if work.failure:
+            yield timeout(self.conditions.notice)
+        else:
+            yield timeout(upload)
+        inbox.put(work)
 
     def _server(self, env: simpy.Environment, inbox: _Inbox) -> Event:
         """Wait until the round can end or the deadline has passed."""
@@ -146,32 +161,39 @@ class Federation:
             if deadline is not None and deadline.processed:
                 return
 
-    def _late(self, inbox: _Inbox, seconds: Phases, joules: Phases) -> list[Submission]:
-        """Those still at work at the deadline; they are charged in full, as they do not know that it has passed."""
-        known = {submission.client for submission in inbox.submitted + inbox.failed}
-        return [
-            Submission(client, _share(_at(seconds, place)), _share(_at(joules, place)), failure="timed out")
-            for place, client in enumerate(inbox.asked)
-            if client not in known
-        ]
+    def _bandwidth(self, number: int, clients: NDArray[np.int64]) -> NDArray[np.float64] | float:
+        """Each client's bandwidth this round, relative to its own mean."""
+        spread = self.conditions.bandwidth_variation
+        if not spread:
+            return 1.0
+        factors = 1 + spread * stream(self.seed, "bandwidth-now", number).uniform(-1, 1, self._population)
+        return np.asarray(factors[clients])
 
-    def _luck(self, number: int, client: int) -> list[float]:
-        if not (self.conditions.dropout or self.conditions.crash):
-            return [1.0, 1.0, 1.0]
-        return list(stream(self.seed, "mishaps", number, client).random(3))
+    def _fates(self, number: int, clock: float, clients: NDArray[np.int64]) -> _Fates | None:
+        """Drawn for the whole population, so that a client's luck does not depend on who else is asked."""
+        conditions = self.conditions
+        if not (conditions.dropout or conditions.crash or conditions.availability < 1):
+            return None
+        silence, mishap, when = stream(self.seed, "mishaps", number).random((3, self._population))[:, clients]
+        lost = (silence < conditions.dropout) | ~self._reachable(clock)[clients]
+        dies = ~lost & (mishap < conditions.crash)
+        return _Fates(lost, dies, np.where(dies, when, 1.0))
 
-    def _reachable(self, client: int, now: float) -> bool:
-        """Each client is reachable for a share of its period, from a phase of its own on."""
-        if self.conditions.availability == 1:
-            return True
-        phase = stream(self.seed, "availability", 0, client).random()
-        return bool((now / self.conditions.period + phase) % 1 < self.conditions.availability)
+    def _reachable(self, clock: float) -> NDArray[np.bool_]:
+        """Who can be called now: each client for a share of every period, from a phase of its own on."""
+        now = (clock / self.conditions.period + self._phases) % 1
+        return np.asarray(now < self.conditions.availability)
+
+    @cached_property
+    def _phases(self) -> NDArray[np.float64]:
+        return stream(self.seed, "availability").random(self._population)
+
+    @property
+    def _population(self) -> int:
+        return len(self.costs.sizes)
 
 
-def _at(phases: Phases, position: int) -> list[float]:
-    return [float(part[position]) for part in (phases.download, phases.profiling, phases.training, phases.upload)]
-
-
-def _share(phases: list[float], share: tuple[float, ...] = (1.0,) * 4) -> tuple[float, float, float, float]:
-    download, profiling, training, upload = (part * spent for part, spent in zip(phases, share, strict=True))
-    return download, profiling, training, upload
+def _late(inbox: _Inbox, submissions: list[Submission]) -> list[Submission]:
+    """Those not heard of at the deadline; they are charged in full, as they do not know that it has passed."""
+    known = {submission.client for submission in inbox.submitted + inbox.failed}
+    return [one._replace(failure=one.failure or "timed out") for one in submissions if one.client not in known]

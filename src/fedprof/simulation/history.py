@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedprof.algorithms.base import Algorithm, Population, Selection, State
-from fedprof.simulation.federation import Outcome, Submission
+from fedprof.simulation.costs import Phases
+from fedprof.simulation.federation import Outcome
 from fedprof.simulation.store import ParticipationRow
 from fedprof.training.engine import Update
 
 EVERYBODY = 2000
-"""Up to this many clients, every one gets a row every round; beyond, only those who were asked."""
+"""Up to this many clients, every one gets a row every round; beyond, only those whose answer was waited for."""
+
+Column = Iterable[float | None]
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,9 @@ class Standing:
         """Ask an algorithm."""
         return cls(algorithm.scores(state, population), algorithm.divergences(state))
 
-    def row(self, number: int, client: int) -> ParticipationRow:
-        """A row for a client that was not asked."""
-        score, divergence = _entry(self.scores, client), _entry(self.divergences, client)
-        return ParticipationRow(number, client, selected=0, score=score, divergence=divergence)
+    def columns(self, clients: Sequence[int]) -> tuple[Column, Column]:
+        """Scores and divergences of some clients."""
+        return _column(self.scores, clients), _column(self.divergences, clients)
 
 
 def round_rows(
@@ -44,39 +47,45 @@ def round_rows(
     dropped: Mapping[int, str],
     standing: Standing,
     clients: int,
-) -> Iterator[ParticipationRow]:
+) -> list[ParticipationRow]:
     """One row for every client that took part, and for the others too while they are few."""
     draws = dict(zip(selection.clients.tolist(), selection.draws.tolist(), strict=True))
     took_part = {one.client: one for one in outcome.charged}
-    for client in range(clients) if clients <= EVERYBODY else sorted(took_part):
-        row = standing.row(number, client)
-        if client in took_part:
-            one, update = took_part[client], updates.get(client)
-            loss = None if update is None else _finite(update.loss)
-            row = row._replace(selected=1, draws=draws[client], loss=loss, failure=one.failure or dropped.get(client))
-            row = with_costs(row, one)
-        yield row
+    shown = range(clients) if clients <= EVERYBODY else sorted(took_part)
+    rows = []
+    for client, score, divergence in zip(shown, *standing.columns(shown), strict=False):
+        one, update = took_part.get(client), updates.get(client)
+        if one is None:
+            rows.append(ParticipationRow(number, client, 0, 0, score, divergence))
+            continue
+        loss = finite(update.loss) if update else None
+        failure = one.failure or dropped.get(client)
+        rows.append(
+            ParticipationRow(
+                number, client, 1, draws[client], score, divergence, loss, *one.seconds, *one.joules, failure
+            )
+        )
+    return rows
 
 
-def with_costs(row: ParticipationRow, one: Submission) -> ParticipationRow:
-    """Add what a client spent."""
-    download_s, profiling_s, training_s, upload_s = one.seconds
-    download_j, profiling_j, training_j, upload_j = one.joules
-    return row._replace(
-        download_s=download_s,
-        profiling_s=profiling_s,
-        training_s=training_s,
-        upload_s=upload_s,
-        download_j=download_j,
-        profiling_j=profiling_j,
-        training_j=training_j,
-        upload_j=upload_j,
-    )
+def initial_rows(
+    standing: Standing, seconds: Phases, joules: Phases, failed: Mapping[int, str]
+) -> list[ParticipationRow]:
+    """Round 0: everybody profiles, nobody trains."""
+    everybody = range(len(seconds.profiling))
+    columns = zip(everybody, *standing.columns(everybody), seconds.rows(), joules.rows(), strict=False)
+    return [
+        ParticipationRow(0, client, 0, 0, score, divergence, None, *spent, *energy, failed.get(client))
+        for client, score, divergence, spent, energy in columns
+    ]
 
 
-def _entry(values: NDArray[np.float64] | None, client: int) -> float | None:
-    return None if values is None else _finite(float(values[client]))
-
-
-def _finite(value: float) -> float | None:
+def finite(value: float) -> float | None:
+    """A number as SQL wants it."""
     return value if math.isfinite(value) else None
+
+
+def _column(values: NDArray[np.float64] | None, clients: Sequence[int]) -> Column:
+    if values is None:
+        return repeat(None)
+    return [finite(value) for value in values[np.asarray(clients, np.int64)].tolist()]

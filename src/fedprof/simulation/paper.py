@@ -6,7 +6,7 @@ cohort's size is a client's mean energy. Neither depends on what is learned, so 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +24,7 @@ from fedprof.tasks.load import plan
 from fedprof.tasks.settings import Settings
 
 ROWS = ("FedAvg", "CFCFM", "FedProf full", "FedProf partial")
-IMPLIED = {
+IMPLIED: Mapping[str, Mapping[str, tuple[float, float]]] = {
     "gasturbine": {
         "FedAvg": (34.9, 20.2),
         "CFCFM": (24.8, 17.6),
@@ -80,12 +80,14 @@ def _means(settings: Settings, row: str, seed: int, rounds: int, q: int) -> tupl
     costs = CostModel(settings.costs, fleet, population.sizes, settings.training.epochs, BYTES_AN_ELEMENT * q)
     federation = Federation(costs, settings.conditions, seed)
     nothing = np.zeros(1, np.float32)
-    state, clock, joules = algorithm.start(population, nothing), 0.0, []
+    state, clock = algorithm.start(population, nothing), 0.0
+    joules: list[float] = []
     for number in range(1, rounds + 1):
         selection = algorithm.select(state, population, stream(seed, "select", number))
         outcome = federation.round(number, clock, selection, profile=profiles)
         state = algorithm.learn(state, population, _replies(outcome, nothing))
-        clock, joules = outcome.ended, joules + [sum(one.joules) for one in outcome.merged]
+        joules += [sum(one.joules) for one in outcome.merged]
+        clock = outcome.ended
     return clock / rounds, float(np.mean(joules))
 
 

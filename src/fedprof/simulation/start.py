@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import platform
-import sqlite3
 from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from fedprof.errors import StoreError
-from fedprof.models import weights as flat
 from fedprof.simulation.costs import BYTES_AN_ELEMENT, CostModel
 from fedprof.simulation.federation import Federation
+from fedprof.simulation.fingerprint import data_fingerprint, fingerprint
 from fedprof.simulation.fleet import Devices, devices
 from fedprof.simulation.run import Observer, Run
-from fedprof.simulation.store import ClientRow, Store
+from fedprof.simulation.store import ClientRow, Store, holds_nothing
 from fedprof.tasks.load import Plan
 from fedprof.tasks.task import Task, build
 from fedprof.training.choose import make_engine
@@ -35,37 +33,36 @@ def simulate(
     observers: Sequence[Observer] = (),
 ) -> Store:
     """Run a plan into the store at ``path``, going on from its last recorded round; return the open store."""
-    server = plan.server
     store = resume(path, plan)
-    if store is not None and (last := store.last_round()) is not None and last.round >= plan.rounds:
-        return store
-    task = build(plan.settings, plan.seed, data_dir)
-    fleet = devices(plan.settings.fleet, len(task.population), plan.seed)
-    trainer = make_engine(task.workload, engine, workers)
     try:
-        if store is None:
-            store = Store.create(path, facts(plan, trainer.name), client_rows(task, fleet))
-        _same("engine", store.facts()["engine"], trainer.name, path)
-        run = Run(
-            task, server, federation(plan, task, fleet, profile=server.profiles), trainer, store, plan.rounds, observers
-        )
-        run.play()
+        if store is not None:
+            if (last := store.last_round()) is not None and last.round >= plan.rounds:
+                return store
+            store.claim()
+        task = build(plan.settings, plan.seed, data_dir)
+        trainer = make_engine(task.workload, engine, workers)
+        try:
+            fleet = devices(plan.settings.fleet, len(task.population), plan.seed)
+            about = facts(plan, task, trainer.name)
+            if store is None:
+                store = Store.create(path, about, client_rows(task, fleet))
+            check_same(store, about)
+            Run(task, plan.server, federation(plan, task, fleet), trainer, store, plan.rounds, observers).play()
+        finally:
+            trainer.close()
     except BaseException:
         if store is not None:
             store.close()
         raise
-    finally:
-        trainer.close()
     return store
 
 
 def resume(path: Path, plan: Plan) -> Store | None:
     """Open a run to go on with; None where there is none; refuse one with other settings, showing the difference."""
-    if not path.exists() or _empty(path):
+    if holds_nothing(path):
         return None
     store = Store.open(path)
-    found = store.facts().get("plan", {})
-    differences = _differences(found, plan.describe())
+    differences = _differences(store.facts().get("plan", {}), plan.describe())
     if differences:
         store.close()
         raise StoreError(
@@ -75,11 +72,24 @@ def resume(path: Path, plan: Plan) -> Store | None:
     return store
 
 
-def federation(plan: Plan, task: Task, fleet: Devices, *, profile: bool) -> Federation:
+def check_same(store: Store, about: Mapping[str, Any]) -> None:
+    """Refuse to go on where results would differ: another engine, other data, another initial model."""
+    found = store.facts()
+    for what in ("engine", "data", "model"):
+        if found[what] != about[what]:
+            raise StoreError(
+                f"{store.path} was run with {what} '{found[what]}', this is '{about[what]}': results would differ. "
+                "Give another --out, or go on with the same."
+            )
+    if found["versions"] != about["versions"]:
+        store.note("versions-resumed", [*found.get("versions-resumed", []), about["versions"]])
+
+
+def federation(plan: Plan, task: Task, fleet: Devices) -> Federation:
     """The simulated federation of a task."""
-    settings = plan.settings
-    size = BYTES_AN_ELEMENT * profile_length(task) if profile else 0
-    costs = CostModel(settings.costs, fleet, task.population.sizes, settings.training.epochs, size)
+    settings, sizes = plan.settings, task.population.sizes
+    matching = _matching_costs(settings.federation.matching, task) if plan.server.profiles else {}
+    costs = CostModel(settings.costs, fleet, sizes, settings.training.epochs, **matching)
     return Federation(costs, settings.conditions, plan.seed)
 
 
@@ -91,45 +101,40 @@ def profile_length(task: Task) -> int:
     return profile(task.workload.model, few, layer=task.workload.layer).q
 
 
-def facts(plan: Plan, engine: str) -> dict[str, Any]:
-    """What is stored with every run: settings, seed, versions, machine."""
-    versions = {name: version(name) for name in PACKAGES}
-    machine = {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()}
-    mode = plan.server.combines.mode
-    about = {"plan": plan.describe(), "aggregation": mode, "engine": engine}
-    return {**about, "versions": versions, "machine": machine}
+def facts(plan: Plan, task: Task, engine: str) -> dict[str, Any]:
+    """What is stored with every run: settings, seed, versions, machine, and what tells its data and model apart."""
+    return {
+        "plan": plan.describe(),
+        "aggregation": plan.server.combines.mode,
+        "engine": engine,
+        "data": data_fingerprint(task.workload.clients, task.workload.validation),
+        "model": fingerprint(task.initial_weights),
+        "versions": {name: version(name) for name in PACKAGES},
+        "machine": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
+    }
 
 
 def client_rows(task: Task, fleet: Devices) -> list[ClientRow]:
     """Who the clients are."""
     clients = task.workload.clients
-    sizes = clients.sizes.tolist()
-    return [
-        ClientRow(k, f"client-{k}", clients.kind_of(k), sizes[k], float(fleet.speed[k]), float(fleet.bandwidth[k]))
-        for k in range(len(clients))
-    ]
+    kinds = [clients.kinds[kind] for kind in clients.kind.tolist()]
+    columns = (clients.sizes.tolist(), fleet.speed.tolist(), fleet.bandwidth.tolist())
+    return list(map(ClientRow, range(len(clients)), task.names, kinds, *columns))
 
 
-def fingerprint(weights: flat.Vector) -> str:
-    """SHA-256 of a model's weights, float32 little-endian."""
-    return hashlib.sha256(weights.astype("<f4").tobytes()).hexdigest()
+def _matching_costs(name: str, task: Task) -> dict[str, Any]:
+    """What profiles, or what stands for them in private, add to a client's round; plain is the paper's 8q bytes."""
+    q = profile_length(task)
+    if name == "plain":
+        return {"profile_bytes": BYTES_AN_ELEMENT * q}
+    from fedprof.matching import make
 
-
-def _empty(path: Path) -> bool:
-    """Whether a crash left a file without a single table."""
-    try:
-        connection = sqlite3.connect(path)
-        try:
-            return not connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0]
-        finally:
-            connection.close()
-    except sqlite3.DatabaseError:
-        return False
-
-
-def _same(what: str, found: object, wanted: object, path: Path) -> None:
-    if found != wanted:
-        raise StoreError(f"{path} was run with {what} '{found}', this is '{wanted}': results would differ")
+    costs = make(name).costs(q)
+    return {
+        "profile_bytes": costs.bytes_up,
+        "baseline_bytes": costs.bytes_down,
+        "profile_cycles": costs.client_cycles,
+    }
 
 
 def _differences(found: Any, wanted: Any, where: str = "") -> list[str]:

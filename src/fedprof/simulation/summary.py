@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from fedprof.errors import StoreError
+from fedprof.simulation.fingerprint import fingerprint
 from fedprof.simulation.run import WEIGHTS
-from fedprof.simulation.start import fingerprint
 from fedprof.simulation.store import RoundRow, Store
 
 SECONDS_A_MINUTE = 60
@@ -44,6 +45,8 @@ def summarise(store: Store) -> Summary:
     facts = store.facts()
     plan: dict[str, Any] = facts["plan"]
     history = store.rounds()
+    if not history:
+        raise StoreError(f"{store.path} has no recorded round yet")
     goal = float(plan["federation"]["goal"])
     last, reached = history[-1], first_at(history, goal)
     weights = store.state()[WEIGHTS].astype(np.float32)

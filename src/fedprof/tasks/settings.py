@@ -59,11 +59,23 @@ class Data(Strict):
     path: Path | None = Field(None, description="folder: one data set a client, and the server's 'validation'")
     clients: Count = Field(description="client population N")
     samples: Count | None = Field(None, description="samples a client; default: all there are, dealt out evenly")
+    recycle: bool = Field(False, description="let clients share samples where there are too few for all")
     validation: Count | None = Field(None, description="validation set size |D^V|; default: the source's own test set")
     standardise: Literal["none", "pixels", "features", "all"] = Field(
         "none", description="pixels: one mean and deviation; features: one a column; all: features and targets"
     )
     partition: Partition = Partition()
+
+    @model_validator(mode="after")
+    def consistent(self) -> Self:
+        """A folder is dealt out already; nothing but a folder has a path."""
+        if (self.source == "folder") != (self.path is not None):
+            raise ValueError("source = 'folder' needs path, and path needs source = 'folder'")
+        if self.source == "folder" and self.partition.kind != "given":
+            raise ValueError("a folder's clients hold what it says: set partition = { kind = 'given' }")
+        if self.partition.kind == "given" and (self.samples is not None or self.validation is not None):
+            raise ValueError("where the partition is given, samples and validation are too: leave them out")
+        return self
 
 
 class Damage(Strict):
@@ -134,6 +146,7 @@ class Conditions(Strict):
 
     crash: Share = Field(0.0, description="probability that a selected client crashes while it trains")
     dropout: Share = Field(0.0, description="probability that a selected client never answers the call")
+    notice: Positive = Field(10.0, description="seconds until the server notices that a client is out of reach or dead")
     deadline: Positive | None = Field(None, description="seconds after which the server stops waiting")
     availability: Annotated[float, Field(gt=0, le=1)] = Field(
         1.0, description="share of its period a client is reachable"
