@@ -33,6 +33,10 @@ class WorkerError(FedProfError, RuntimeError):
     """A worker process died or met an error."""
 
 
+class FederationError(FedProfError, RuntimeError):
+    """A real federation gave nothing to go on with: too few nodes connected, or no answer could be used."""
+
+
 class MissingExtraError(FedProfError, ImportError):
     """An optional part is not installed."""
 

@@ -1,0 +1,135 @@
+"""The client's side: a ClientApp, or a mod for one's own, that answers the server's questions about the local data.
+
+The user gives a ``profile_source``: a function of Flower's ``Context`` that returns ``(model, loader)``, or
+``(model, loader, layer)`` where the client, not the server, decides which layer is profiled. The model receives the
+global weights that came with the message, before any training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sized
+from typing import Any
+
+from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.clientapp.typing import ClientAppCallable, Mod
+
+from fedprof import matching as ways
+from fedprof.errors import DataError, FedProfError, MatchingError
+from fedprof.flower.protocol import KEY, LONGEST, Answer, Question
+
+ProfileSource = Callable[[Context], tuple[Any, ...]]
+FAILURES = (
+    FedProfError,
+    ArithmeticError,
+    AttributeError,
+    ImportError,
+    LookupError,
+    MemoryError,
+    OSError,
+    RuntimeError,
+    TypeError,
+    ValueError,
+)
+"""What a user's model or data may raise; the client then says so instead of a profile, and trains all the same."""
+
+
+class FedProfClientApp(ClientApp):
+    """A Flower ``ClientApp`` whose train replies carry a profile and which answers ``query.fedprof``.
+
+    ``matching`` must be the server's; a server that asks in another way is refused.
+    """
+
+    def __init__(
+        self, profile_source: ProfileSource, *, matching: str = "plain", mods: list[Mod] | None = None
+    ) -> None:
+        super().__init__(mods=[fedprof_mod(profile_source, matching=matching), *(mods or [])])
+        self.query(KEY)(fedprof_query)
+
+
+def fedprof_query(message: Message, _context: Context) -> Message:
+    """Reply to ``query.fedprof``: register it with ``app.query("fedprof")`` where ``fedprof_mod`` is used by itself."""
+    return Message(RecordDict(), reply_to=message)
+
+
+def fedprof_mod(profile_source: ProfileSource, *, matching: str = "plain") -> Mod:
+    """A Flower mod that answers the question in a message; messages without one pass as they are."""
+    way = ways.make(matching)
+
+    def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
+        question = Question.take(message.content)
+        if question is None:
+            return call_next(message, context)
+        answer = _answer(question, message.content, context, profile_source, way)
+        reply = call_next(message, context)
+        if reply.has_content():
+            reply.content[KEY] = answer.to_record()
+        return reply
+
+    return mod
+
+
+def client_name(context: Context) -> str:
+    """Who this client is: the node's ``name``, or its partition, or else its node id (stable with an auth key)."""
+    config = context.node_config
+    if "name" in config:
+        return str(config["name"])
+    return f"partition-{config['partition-id']}" if "partition-id" in config else f"node-{context.node_id}"
+
+
+def _answer(
+    question: Question, content: RecordDict, context: Context, source: ProfileSource, way: ways.Matching
+) -> Answer:
+    name = client_name(context)
+    try:
+        if question.second:
+            side = way.client(_memory(context))
+            message = side.second(question.message)
+            _remember(context, side.state())
+            return Answer(name, message=message)
+        return _first(name, question, content, context, source, way)
+    except FAILURES as error:
+        return Answer(name, failure=f"{type(error).__name__}: {error}"[:LONGEST])
+
+
+def _first(
+    name: str, question: Question, content: RecordDict, context: Context, source: ProfileSource, way: ways.Matching
+) -> Answer:
+    model, data, *own_layer = source(context)
+    if not question.message:
+        return Answer(name, samples=_count(data))
+    from fedprof.core.capture import profile
+    from fedprof.flower.arrays import load
+
+    load(model, _global_weights(content))
+    layer = own_layer[0] if own_layer else question.layer or None
+    mine = profile(model, data, layer, version=question.version)
+    side = way.client(_memory(context))
+    message = side.first(question.message, mine)
+    _remember(context, side.state())
+    return Answer(name, mine.count, message)
+
+
+def _global_weights(content: RecordDict) -> ArrayRecord:
+    for arrays in content.array_records.values():
+        return arrays
+    raise MatchingError("a profile was asked for without a model to make it with: the message holds no ArrayRecord")
+
+
+def _count(data: Any) -> int:
+    dataset = getattr(data, "dataset", data)
+    if not isinstance(dataset, Sized):
+        raise DataError(f"cannot tell how many samples a {type(data).__name__} holds: use a sized dataset")
+    return len(dataset)
+
+
+def _memory(context: Context) -> bytes:
+    """What the matching client remembered; it never leaves the node."""
+    record = context.state.config_records.get(KEY)
+    remembered = b"" if record is None else record["matching"]
+    assert isinstance(remembered, bytes)
+    return remembered
+
+
+def _remember(context: Context, state: bytes) -> None:
+    context.state[KEY] = ConfigRecord({"matching": state})

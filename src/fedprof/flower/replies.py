@@ -1,0 +1,86 @@
+"""From Flower's replies to a round of training to those the base strategy may aggregate, and why not the others."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
+
+from fedprof.algorithms.base import Reply
+from fedprof.flower.arrays import UnusableError, flatten_like
+from fedprof.flower.grid import NO_ANSWER, reason
+from fedprof.flower.protocol import Answer
+
+
+@dataclass(frozen=True)
+class Heard:
+    """A client's usable message, what it told the server, and the same as the algorithm sees it."""
+
+    message: Message
+    answer: Answer
+    reply: Reply
+
+
+def hear(
+    client: int, messages: Sequence[Message], version: int, draws: int, arrays: ArrayRecord, weighted_by: str | None
+) -> Heard:
+    """Read what came of asking a client; an ``UnusableError`` says why there is nothing to use."""
+    if len(messages) != 1:
+        raise UnusableError("answered twice" if messages else NO_ANSWER)
+    message = messages[0]
+    if message.has_error():
+        raise UnusableError(reason(message.error))
+    answer = Answer.take(message.content)
+    if fault := content_fault(message.content, weighted_by):
+        raise UnusableError(fault)
+    weights = flatten_like(next(iter(message.content.array_records.values())), arrays)
+    loss = metric(_metrics(message.content), "loss")
+    return Heard(message, answer, Reply(client, version, loss, weights=weights, draws=draws))
+
+
+def content_fault(content: RecordDict, weighted_by: str | None, *, arrays: bool = True) -> str | None:
+    """Say why Flower's aggregation could not use a reply, or would be led astray by it."""
+    if arrays and len(content.array_records) != 1:
+        return f"{len(content.array_records)} ArrayRecords in the reply, expected 1"
+    if len(content.metric_records) != 1:
+        return f"{len(content.metric_records)} MetricRecords in the reply, expected 1"
+    if weighted_by is None:
+        return None
+    weight = _metrics(content).get(weighted_by)
+    if isinstance(weight, list) or weight is None or not (math.isfinite(weight) and weight > 0):
+        return f"the metric '{weighted_by}' is {weight!r}, expected a positive number"
+    return None
+
+
+def evaluation_fault(message: Message, weighted_by: str | None) -> str | None:
+    """Say why an evaluation cannot be averaged, or None."""
+    if message.has_error():
+        return reason(message.error)
+    return content_fault(message.content, weighted_by, arrays=False)
+
+
+def odd_ones_out(contents: Mapping[int, RecordDict]) -> dict[int, str]:
+    """Clients whose metrics differ in name from most others', which Flower's aggregation would refuse altogether."""
+    names = {client: frozenset(_metrics(content)) for client, content in contents.items()}
+    usual = Counter(names.values()).most_common(1)[0][0] if names else frozenset()
+    return {
+        client: f"metrics {sorted(found)}, the others sent {sorted(usual)}"
+        for client, found in names.items()
+        if found != usual
+    }
+
+
+def metric(metrics: MetricRecord | None, name: str, short: str | None = None) -> float | None:
+    """The metric of this name, or else the first whose name holds it (``train_loss``, ``eval_acc``)."""
+    if metrics is None:
+        return None
+    keys = [name, *(key for key in metrics if (short or name) in key)]
+    value = next((metrics[key] for key in keys if key in metrics), None)
+    return None if value is None or isinstance(value, list) else float(value)
+
+
+def _metrics(content: RecordDict) -> MetricRecord:
+    return next(iter(content.metric_records.values()))

@@ -1,0 +1,95 @@
+"""Who the clients are. A client is its name; Flower's node id only says where it can be reached just now."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from flwr.app import Error, RecordDict
+from flwr.common.constant import ErrorCode
+from numpy.typing import NDArray
+
+from fedprof.errors import MatchingError
+from fedprof.flower.grid import LOG, NO_ANSWER, reason
+from fedprof.flower.protocol import Answer
+
+_GONE = (ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
+
+
+@dataclass
+class Roster:
+    """Clients in the order in which they joined; those that join together, in the order of their names."""
+
+    names: list[str] = field(default_factory=list)
+    samples: list[int] = field(default_factory=list)
+    """0 where a client could not say."""
+    _client_at: dict[int, int] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def sizes(self) -> NDArray[np.int64]:
+        """|D_k|; a client that cannot say counts with the median."""
+        sizes = np.array(self.samples, np.int64)
+        known = sizes > 0
+        return np.where(known, sizes, max(1, int(np.median(sizes[known]))) if known.any() else 1)
+
+    def strangers(self, connected: Iterable[int]) -> list[int]:
+        """Connected nodes that have not said who they are. Nodes that are gone are forgotten, their clients are not."""
+        here = list(connected)
+        self._client_at = {node: self._client_at[node] for node in here if node in self._client_at}
+        return [node for node in here if node not in self._client_at]
+
+    def present(self) -> dict[int, int]:
+        """Node of each client that can be reached, in client order."""
+        return {client: node for node, client in sorted(self._client_at.items(), key=lambda pair: pair[1])}
+
+    def client_at(self, node: int) -> int:
+        """The client at a node."""
+        return self._client_at[node]
+
+    def find(self, node: int) -> int | None:
+        """The client at a node, if it has said who it is."""
+        return self._client_at.get(node)
+
+    def note(self, client: int, samples: int) -> None:
+        """Take note of how many samples a client holds, if it could say."""
+        self.samples[client] = samples or self.samples[client]
+
+    def admit(self, introductions: Mapping[int, Answer]) -> list[int]:
+        """Take in nodes by what they said of themselves; return the clients that are new."""
+        before = len(self)
+        for node, answer in sorted(introductions.items(), key=lambda pair: _by_name(pair[1].name, pair[0])):
+            client = self._index(answer)
+            if client in self._client_at.values():
+                LOG.warning("Node %d says it is '%s', but that client is connected: it is left out", node, answer.name)
+            else:
+                self._client_at[node] = client
+        return list(range(before, len(self)))
+
+    def _index(self, answer: Answer) -> int:
+        if answer.name not in self.names:
+            self.names.append(answer.name)
+            self.samples.append(0)
+        client = self.names.index(answer.name)
+        self.note(client, answer.samples)
+        return client
+
+
+def introduction(node: int, outcome: RecordDict | Error | None) -> Answer | None:
+    """What a node said of itself. One that cannot answer still takes part, under a name made from its node id."""
+    if outcome is None or (isinstance(outcome, Error) and outcome.code in _GONE):
+        LOG.warning("Node %d: %s; it is asked again next round", node, reason(outcome) if outcome else NO_ANSWER)
+        return None
+    if isinstance(outcome, Error):
+        return Answer(f"node-{node}", failure=reason(outcome))
+    try:
+        return Answer.take(outcome)
+    except MatchingError as error:
+        return Answer(f"node-{node}", failure=str(error))
+
+
+def _by_name(name: str, node: int) -> tuple[int, str, int]:
+    return len(name), name, node  # partition-2 before partition-10
