@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import os
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from fedprof import __version__
-from fedprof.cli import catalogue, compare, costs, run
+from fedprof.cli import catalogue, compare, costs, interrupt, report, run
 from fedprof.errors import FedProfError, SettingsError
 
-WRONG_USE, FAILED, INTERRUPTED = 2, 1, 130
+WRONG_USE, FAILED = 2, 1
 
 app = typer.Typer(
     name="fedprof",
@@ -45,12 +45,14 @@ def root(
 
 run.register(app)
 compare.register(app)
+report.register(app)
 catalogue.register(app)
 costs.register(app)
 
 
 def main() -> None:
     """Run the command line; a user's mistake is one message, never a traceback."""
+    interrupt.watch()
     try:
         app()
     except SettingsError as error:
@@ -58,9 +60,11 @@ def main() -> None:
     except FedProfError as error:
         _complain(error, FAILED)
     except KeyboardInterrupt:
-        sys.stderr.write("\nInterrupted. What is recorded is safe; the same command goes on from there.\n")
-        sys.stderr.flush()
-        os._exit(INTERRUPTED)  # at once: worker threads are not waited for
+        interrupt.leave()
+    except SystemExit as end:
+        if end.code == interrupt.INTERRUPTED:  # what Typer makes of an interrupt
+            interrupt.leave()
+        raise
 
 
 def _complain(error: Exception, code: int) -> None:

@@ -39,7 +39,7 @@ class Pointwise(nn.Conv2d):
         positions, products = x[0, 0].numel(), x[:, 0].numel() * self.weight.numel()
         if positions > 1 and products > _SMALL_PRODUCT:
             return super().forward(x)
-        return nn.functional.linear(x.permute(0, 2, 3, 1), self.weight[:, :, 0, 0]).permute(0, 3, 1, 2)
+        return nn.functional.linear(x.permute(0, 2, 3, 1), self.weight.flatten(1)).permute(0, 3, 1, 2)
 
 
 class Depthwise(nn.Conv2d):
