@@ -72,7 +72,9 @@ def client_app(data, matching="plain", source=None):
         net.load_state_dict(message.content["arrays"].to_torch_state_dict())
         x, y = data.dataset.tensors
         accuracy = float((net(x).argmax(1) == y).float().mean())
-        return Message(RecordDict({"metrics": MetricRecord({"eval_acc": accuracy, "num-examples": len(y)})}), reply_to=message)
+        return Message(
+            RecordDict({"metrics": MetricRecord({"eval_acc": accuracy, "num-examples": len(y)})}), reply_to=message
+        )
 
     return app
 

@@ -12,6 +12,9 @@ from numpy.typing import NDArray
 from fedprof.simulation.history import EVERYBODY
 from fedprof.simulation.store import ParticipationRow
 
+LISTED = 40
+"""Clients shown at the end of a run."""
+
 
 @dataclass(frozen=True)
 class Standing:
@@ -24,6 +27,17 @@ class Standing:
         """A row for a client that was not asked."""
         score, divergence = _entry(self.scores, client), _entry(self.divergences, client)
         return ParticipationRow(number, client, selected=0, score=score, divergence=divergence)
+
+    def table(self, names: Sequence[str], picked: Sequence[int]) -> str:
+        """Every client's line, lowest score first; of many clients, the ``LISTED`` lowest."""
+        lines = [f"{'client':<24}{'divergence':>12}{'score':>12}{'picked':>8}"]
+        order = sorted(range(len(names)), key=lambda k: _entry(self.scores, k) or 0.0)
+        for k in order[:LISTED]:
+            told = f"{_told(self.divergences, k):>12}{_told(self.scores, k):>12}"
+            lines.append(f"{names[k]:<24}{told}{picked[k]:>8}")
+        if len(order) > LISTED:
+            lines.append(f"... and {len(order) - LISTED} clients with higher scores")
+        return "\n".join(lines)
 
 
 @dataclass(frozen=True)
@@ -73,3 +87,8 @@ def spread(values: NDArray[np.float64] | None, over: Sequence[int], clients: int
 def _entry(values: NDArray[np.float64] | None, client: int) -> float | None:
     value = math.nan if values is None else float(values[client])
     return value if math.isfinite(value) else None
+
+
+def _told(values: NDArray[np.float64] | None, client: int) -> str:
+    value = _entry(values, client)
+    return "-" if value is None else f"{value:.3g}"

@@ -43,6 +43,10 @@ class Loop:
             LOG.info("[ROUND %d/%d]", number, rounds)
             arrays = self._round(number, arrays)
         self.result.arrays = arrays
+        members = self.strategy.members
+        LOG.info(
+            "After %d rounds:\n%s", rounds, members.standing().table(members.roster.names, members.picked.tolist())
+        )
         return self.result
 
     def _begin(self, arrays: ArrayRecord) -> None:
@@ -56,7 +60,8 @@ class Loop:
     def _go_on(self, saved: Saved) -> ArrayRecord:
         LOG.info("Going on after round %d", saved.round)
         members = self.strategy.members
-        members.roster, members.state, members.answered = saved.roster, saved.state, saved.answered
+        members.roster, members.state = saved.roster, saved.state
+        members.answered, members.picked = saved.answered, saved.picked
         return saved.arrays
 
     def _round(self, number: int, arrays: ArrayRecord) -> ArrayRecord:
@@ -101,4 +106,4 @@ class Loop:
 
     def _saved(self, number: int, arrays: ArrayRecord) -> Saved:
         members = self.strategy.members
-        return Saved(number, arrays, members.state, members.roster, members.answered)
+        return Saved(number, arrays, members.state, members.roster, members.answered, members.picked)

@@ -49,6 +49,8 @@ class Members:
     """Empty until the first clients are known."""
     answered: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
     """Model version of each client's last profile."""
+    picked: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, np.int64))
+    """Rounds that each client was asked to train in."""
     failures: dict[int, str] = field(default_factory=dict)
     """Why clients that joined sent no profile."""
     _baseline: Profile | None = None
@@ -113,6 +115,7 @@ class Members:
             )
         scores = spread(self.algorithm.scores(seen, population), clients, len(self.roster))
         draws = {clients[k]: n for k, n in zip(selection.clients.tolist(), selection.draws.tolist(), strict=True)}
+        self.picked = self.picked + np.isin(np.arange(len(self.picked)), list(draws))
         return Cohort(draws, present, Standing(scores, self.algorithm.divergences(self.state)))
 
     def standing(self) -> Standing:
@@ -159,7 +162,9 @@ class Members:
             if self._baseline is not None:
                 self.state = self.algorithm.publish(self.state, version, self._baseline)
         self.state = with_clients(self.state, count)
-        self.answered = np.append(self.answered, np.full(count - len(self.answered), NEVER))
+        more = count - len(self.answered)
+        self.answered = np.append(self.answered, np.full(more, NEVER))
+        self.picked = np.append(self.picked, np.zeros(more, np.int64))
 
     def _take_in(self, grid: Grid, answers: Mapping[int, Answer], version: int, timeout: float) -> None:
         """Learn the first profiles of those who joined; who has none keeps the neutral score, and it is said why."""

@@ -24,7 +24,7 @@ from fedprof.flower.roster import Roster
 from fedprof.simulation.store import ClientRow, ParticipationRow, RoundRow, Store
 
 ALGORITHM = "algorithm/"
-ANSWERED = "answered"
+ANSWERED, PICKED = "answered", "picked"
 PACKAGES = ("fedprof", "flwr", "numpy", "torch")
 KIND = "unknown"
 """What the clients' data suffer from: in a real federation nobody knows."""
@@ -39,6 +39,7 @@ class Saved:
     state: State
     roster: Roster
     answered: NDArray[np.int64]
+    picked: NDArray[np.int64]
 
 
 @dataclass
@@ -74,7 +75,7 @@ class Record:
         changed = [k for k, samples in enumerate(roster.samples) if self._written[k : k + 1] != [samples]]
         self.store.add_clients(ClientRow(k, roster.names[k], KIND, roster.samples[k]) for k in changed)
         self._written = list(roster.samples)
-        state = {**pack(saved.arrays), **own.memory(base), ANSWERED: saved.answered}
+        state = {**pack(saved.arrays), **own.memory(base), ANSWERED: saved.answered, PICKED: saved.picked}
         state |= {ALGORITHM + name: array for name, array in saved.state.items()}
         self.store.record(self.last, rows, state, seconds)
 
@@ -88,7 +89,8 @@ class Record:
         self.last, self._written = last, [row.samples for row in clients]
         state = {name.removeprefix(ALGORITHM): array for name, array in stored.items() if name.startswith(ALGORITHM)}
         roster = Roster([row.name for row in clients], list(self._written))
-        return Saved(last.round, unpack(stored, like), state, roster, stored[ANSWERED].astype(np.int64))
+        counts = (stored[name].astype(np.int64) for name in (ANSWERED, PICKED))
+        return Saved(last.round, unpack(stored, like), state, roster, *counts)
 
     def close(self) -> None:
         """Close the store."""
@@ -115,7 +117,7 @@ class Record:
 
 def open_record(path: Path | str | None, facts: Mapping[str, Any], *, resume: bool) -> Record:
     """Start a run's store, or open it to go on."""
-    if path is None:
+    if not path:
         return Record(None)
     target = Path(path)
     if not target.exists():

@@ -1,0 +1,1 @@
+"""A Flower app: handwritten digits, some nodes with bad data."""
