@@ -39,10 +39,6 @@ def available_cpus() -> int:
 
 
 def _obstacle_to_native(workload: Workload, device: str) -> str | None:
-    from importlib.util import find_spec
-
-    if find_spec("fedprof.training.native.engine") is None:
-        return "it is not part of this build"
     from fedprof.training.native.engine import supports
 
     return supports(workload) if device == "cpu" else f"it runs on the CPU, not on {device}"

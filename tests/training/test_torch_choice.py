@@ -1,0 +1,61 @@
+"""The engine is chosen by what the model allows, unless one is named."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+import torch_cases as cases
+
+from fedprof.errors import SettingsError
+from fedprof.training.choose import available_cpus, make_engine
+
+
+def chosen(work, *arguments, **options):
+    engine = make_engine(work, *arguments, **options)
+    engine.close()
+    return engine.name
+
+
+def test_a_sequence_of_plain_layers_goes_to_the_native_engine():
+    assert chosen(cases.mlp()) == "native"
+    assert chosen(cases.lenet()) == "native"
+    assert chosen(cases.mlp(), "native", 1) == "native"
+
+
+@pytest.mark.parametrize("case", ["lstm", "batch norm", "dropout"])
+def test_any_other_model_goes_to_pytorch(case):
+    assert chosen(cases.CASES[case]()) == "torch"
+
+
+def test_pytorch_can_be_asked_for():
+    assert chosen(cases.mlp(), "torch", 1) == "torch"
+
+
+def test_a_loss_of_ones_own_goes_to_pytorch():
+    work = dataclasses.replace(cases.mlp(), loss=lambda outputs, targets: outputs.mean() + targets.sum())
+    assert chosen(work) == "torch"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "problem"),
+    [
+        (("nativ",), "unknown engine 'nativ'; there are auto, native, torch"),
+        (("torch", 0), "workers is 0; it takes at least one"),
+        (("native", 1, "cuda"), "the native engine cannot run this task: it runs on the CPU, not on cuda"),
+    ],
+)
+def test_a_choice_that_cannot_be_is_refused(arguments, problem):
+    with pytest.raises(SettingsError, match=problem):
+        make_engine(cases.mlp(), *arguments)
+
+
+def test_the_native_engine_says_why_it_cannot():
+    with pytest.raises(
+        SettingsError, match=r"the native engine cannot run this task: .*Dropout.*; use the torch engine"
+    ):
+        make_engine(cases.dropped(), "native")
+
+
+def test_there_is_at_least_one_cpu():
+    assert available_cpus() >= 1
