@@ -37,7 +37,16 @@ def resent(message, **changes):
 
 
 def secret_of(client):
-    return ring.secret(client.state()[8:][16:48])
+    return ring.secret(seed_of(client))
+
+
+def key_of(client):
+    """The id of the open exchange: after the version in the client's memory; then come q, and the secret's seed."""
+    return client.state()[8:24]
+
+
+def seed_of(client):
+    return client.state()[28:60]
 
 
 def parts(message):
@@ -108,7 +117,7 @@ def test_another_clients_key_does_not_open_a_message():
     with pytest.raises(MatchingError, match="another exchange"):
         stranger.second(answer)
     with pytest.raises(MatchingError, match="no baseline gives that"):
-        stranger.second(resent(answer, key=stranger.state()[8:24]))
+        stranger.second(resent(answer, key=key_of(stranger)))
 
 
 def test_what_the_client_sends_looks_uniform():
@@ -175,9 +184,14 @@ def test_the_client_sees_its_divergence_no_finer_than_24_bits():
     for _ in range(12):
         client, server = MASKED.client(), MASKED.server(baseline)
         answer = unpack(server.receive(client.first(server.ask(), profile)))
-        seen.append(masked._decrypt(answer, client.state()[8:][16:48]) / (2 * 8))
+        seen.append(masked._decrypt(answer, seed_of(client)) / (2 * 8))
     assert 0 < np.ptp(seen) * 16 < 2.0**-23
     assert len(set(seen)) == 12
+
+
+def test_the_answer_carries_at_most_119_bits():
+    """All below is drowned in uniform noise; all above wraps."""
+    assert ring.Q.bit_length() - masked.NOISE_BITS == 119
 
 
 def test_the_server_learns_twenty_bits_of_one_number():
@@ -265,7 +279,7 @@ def test_a_malicious_server_reads_one_number_of_its_choice():
     number = ring.constant(ring.times(factor, ciphertext)) + int(math.ldexp(100.0, masked.TOTAL_BITS))
     answer = ring.to_bytes(ring.times(factor, ring.expand(unpack(question).payload, "1")))
     payload = answer + (number % ring.Q).to_bytes(ring.SCALAR_BYTES, "little")
-    reply = client.second(Frame(masked.MaskedClient.scheme, Kind.ANSWER, 8, 3, payload, 1, client.state()[8:24]).pack())
+    reply = client.second(Frame(masked.MaskedClient.scheme, Kind.ANSWER, 8, 3, payload, 1, key_of(client)).pack())
     learnt = np.frombuffer(unpack(reply).payload)[0]
     assert learnt == pytest.approx(2 * profile.mean[0] + (100 - logarithms / 2) / 8, abs=1e-4)
 
@@ -292,3 +306,9 @@ def test_enough_colluding_clients_find_the_baseline():
     variance = 1 / (4 * solution[:2])
     assert variance == pytest.approx(baseline.variance, rel=1e-3)
     assert -solution[2:4] * 2 * variance == pytest.approx(baseline.mean, abs=1e-3)
+
+
+def test_a_server_that_renames_one_model_gets_a_number_for_every_name():
+    client = MASKED.client()
+    for version in range(3):
+        match(MASKED, *pair(4, version=version), client)

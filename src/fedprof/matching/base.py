@@ -71,12 +71,14 @@ class Client(ABC):
         frame = frames.unpack(question).require(self.scheme, Kind.QUESTION, parameters)
         return frame.require_match(profile.q, profile.version)
 
-    def _answer_once(self, version: int) -> None:
+    def _require_due(self, version: int) -> None:
         if version < self._next_version:
             raise MatchingError(
                 f"already answered for model version {self._next_version - 1}, so version {version} is refused: "
                 "each answer reveals one number more about the profile"
             )
+
+    def _remember(self, version: int) -> None:
         self._next_version = version + 1
 
 

@@ -8,7 +8,7 @@ from fedprof.matching.base import NUMBER_BYTES, Client, MatchingCost, Server, pa
 from fedprof.matching.frames import OVERHEAD, Frame, Kind, Scheme
 from fedprof.matching.plain import parse_profile
 
-CYCLES = (60_000, 40)
+CYCLES = (100_000, 25)
 """Cycles of one divergence: fixed, and for each of the q elements (benchmarks/private.py)."""
 
 
@@ -20,8 +20,9 @@ class DivergenceClient(Client):
     def first(self, question: bytes, profile: Profile) -> bytes:
         """The divergence of ``profile``, rounded."""
         asked = self._read(question, profile)
+        self._require_due(asked.version)
         value = rounded(divergence(profile, parse_profile(asked)))
-        self._answer_once(asked.version)
+        self._remember(asked.version)
         return Frame(self.scheme, Kind.FIRST, asked.q, asked.version, pack_number(value)).pack()
 
 

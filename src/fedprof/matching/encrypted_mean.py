@@ -10,7 +10,6 @@ and shows no variances.
 from __future__ import annotations
 
 import math
-import secrets
 import struct
 from functools import reduce
 from operator import add
@@ -22,9 +21,9 @@ from numpy.typing import NDArray
 from fedprof.core.divergence import VARIANCE_FLOOR, divergence_arrays
 from fedprof.core.profile import Profile
 from fedprof.errors import MatchingError, MissingExtraError, ProfileError
-from fedprof.matching import frames
-from fedprof.matching.base import NUMBER_BYTES, Client, MatchingCost, Server, pack_number, rounded
-from fedprof.matching.frames import OVERHEAD, Frame, Kind, Scheme
+from fedprof.matching.base import NUMBER_BYTES, MatchingCost
+from fedprof.matching.frames import OVERHEAD, Frame, Scheme
+from fedprof.matching.keyed import KeyedClient, KeyedServer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,80 +43,52 @@ LIMIT = 2.0**30
 
 KEY_BYTES, CIPHERTEXT_BYTES, ANSWER_BYTES = 37_907_500, 367_400, 367_400
 """Measured; TenSEAL compresses, so they vary by a few hundred bytes."""
-CYCLES = (3_000_000_000, 30_000_000)
+CYCLES = (1_400_000_000, 30_000_000)
 """A client's cycles: fixed (nearly all for the keys), and for each ciphertext (benchmarks/private.py)."""
 
 _LENGTH = struct.Struct("<I")
-_KEY_ID = 16
 
 
-class EncryptedMeanClient(Client):
-    """Encrypts its means under a key of its own, used for this one profile and then forgotten."""
+class EncryptedMeanClient(KeyedClient):
+    """Encrypts its means; its secret is a TenSEAL context with the secret key."""
 
     scheme = Scheme.ENCRYPTED_MEAN
+    parameters = PARAMETERS
 
-    def first(self, question: bytes, profile: Profile) -> bytes:
-        """The variances in the clear, the public keys, and the encrypted means."""
-        asked = self._read(question, profile, PARAMETERS)
+    def _encrypted(self, asked: Frame, profile: Profile) -> tuple[bytes, bytes]:
         slots = np.append(_in_deviations(profile, _variances(asked.payload, asked)), 0.0)
         keys = new_keys()
-        self._answer_once(asked.version)
-        self._pending = secrets.token_bytes(_KEY_ID) + keys.serialize(
-            save_public_key=False, save_secret_key=True, save_galois_keys=False, save_relin_keys=False
-        )
-        public = keys.serialize(
-            save_public_key=True, save_secret_key=False, save_galois_keys=True, save_relin_keys=True
-        )
         encrypted = [tenseal().ckks_vector(keys, part.tolist()).serialize() for part in _parts(slots)]
-        payload = _join([_floats(profile.variance), public, *encrypted])
-        key = self._pending[:_KEY_ID]
-        return Frame(self.scheme, Kind.FIRST, asked.q, asked.version, payload, PARAMETERS, key).pack()
+        return _join([_floats(profile.variance), _public(keys), *encrypted]), _secret(keys)
 
-    def second(self, answer: bytes) -> bytes:
-        """Decrypt and report the divergence, rounded; the key is forgotten."""
-        frame = frames.unpack(answer).require(self.scheme, Kind.ANSWER, PARAMETERS)
-        if not self._pending:
-            raise MatchingError("no exchange is open here: this profile was matched already, or never sent")
-        key, keys = self._pending[:_KEY_ID], _load_keys(self._pending[_KEY_ID:])
-        frame.require_match(frame.q, self._next_version - 1, key)
-        (total,) = _load_vector(keys, frame.payload, 1).decrypt()
-        self._pending = b""
-        value = pack_number(rounded(total / (2 * frame.q)))
-        return Frame(self.scheme, Kind.SECOND, frame.q, frame.version, value, PARAMETERS, key).pack()
+    def _decrypted(self, answer: Frame, secret: bytes) -> float:
+        (total,) = _load_vector(_load_keys(secret), answer.payload, 1).decrypt()
+        return float(total) / (2 * answer.q)
 
 
-class EncryptedMeanServer(Server):
+class EncryptedMeanServer(KeyedServer):
     """Sums the squared differences of the encrypted means from its own."""
 
     scheme = Scheme.ENCRYPTED_MEAN
+    parameters = PARAMETERS
 
     def __init__(self, baseline: Profile) -> None:
         super().__init__(baseline)
         tenseal()
         self._means = _in_deviations(baseline, baseline.variance.astype(np.float64))
-        self._key = frames.NO_KEY
 
-    def ask(self) -> bytes:
-        """The baseline's variances, in the clear."""
-        return self._frame(Kind.QUESTION, _floats(self.baseline.variance), PARAMETERS).pack()
+    def _offered(self) -> bytes:
+        return _floats(self.baseline.variance)
 
-    def receive(self, reply: bytes) -> bytes:
-        """The encrypted divergence, 2q times too large."""
-        frame = self._read(reply, Kind.FIRST, PARAMETERS)
-        frame.require_match(self.baseline.q, self.baseline.version, frame.key)
-        variances, public, *encrypted = _split(frame)
-        spread = _spread(_variances(variances, frame), self.baseline)
-        slots = _parts(np.append(self._means, -math.sqrt(2 * self.baseline.q * spread)))
+    def _evaluated(self, reply: Frame) -> bytes:
+        variances, public, *encrypted = _split(reply)
+        spread = 2 * reply.q * _spread(_variances(variances, reply), self.baseline)
+        slots = _parts(np.append(self._means, -math.sqrt(spread)))
         if len(encrypted) != len(slots):
             raise MatchingError(f"{len(encrypted)} ciphertexts came where {len(slots)} were due")
         keys = _load_keys(public)
-        total = reduce(add, (_sum_of_squares(keys, *pair) for pair in zip(encrypted, slots, strict=True)))
-        self._key = frame.key
-        return self._frame(Kind.ANSWER, total.serialize(), PARAMETERS, self._key).pack()
-
-    def finish(self, reply: bytes) -> float:
-        """The number the client reports."""
-        return self._number(self._read(reply, Kind.SECOND, PARAMETERS), self._key)
+        sums = (_sum_of_squares(keys, *pair) for pair in zip(encrypted, slots, strict=True))
+        return bytes(reduce(add, sums).serialize())
 
 
 def costs(q: int) -> MatchingCost:
@@ -145,6 +116,18 @@ def new_keys() -> Any:
     keys.global_scale = SCALE
     keys.generate_galois_keys()
     return keys
+
+
+def _public(keys: Any) -> bytes:
+    return bytes(
+        keys.serialize(save_public_key=True, save_secret_key=False, save_galois_keys=True, save_relin_keys=True)
+    )
+
+
+def _secret(keys: Any) -> bytes:
+    return bytes(
+        keys.serialize(save_public_key=False, save_secret_key=True, save_galois_keys=False, save_relin_keys=False)
+    )
 
 
 def _load_keys(data: bytes) -> Any:

@@ -29,9 +29,10 @@ import numpy as np
 
 from fedprof.core.divergence import VARIANCE_FLOOR
 from fedprof.errors import MatchingError
-from fedprof.matching import frames, ring
-from fedprof.matching.base import NUMBER_BYTES, Client, MatchingCost, Server, pack_number, rounded
-from fedprof.matching.frames import OVERHEAD, Frame, Kind, Scheme
+from fedprof.matching import ring
+from fedprof.matching.base import NUMBER_BYTES, MatchingCost
+from fedprof.matching.frames import OVERHEAD, Frame, Scheme
+from fedprof.matching.keyed import KeyedClient, KeyedServer
 
 if TYPE_CHECKING:
     from fedprof.core.profile import Profile
@@ -52,68 +53,50 @@ largest divergence, at TOTAL_BITS, stays below Q / 2."""
 TOTAL_BITS = SQUARE_BITS + COEFFICIENT_BITS
 NOISE_BITS = TOTAL_BITS - 24
 
-CYCLES = (30_000_000, 20_000_000)
+CYCLES = (24_000_000, 12_000_000)
 """A client's cycles: fixed, and for each ciphertext (benchmarks/private.py)."""
 
-_PENDING = struct.Struct("<16s32sId")  # key id, seed of the secret, q, sum of logarithms
+_SECRET = struct.Struct("<32sd")  # seed of the secret polynomial, sum of logarithms
 
 
-class MaskedClient(Client):
-    """Encrypts its profile under a key of its own, used for this one profile and then forgotten."""
+class MaskedClient(KeyedClient):
+    """Encrypts phi; its secret is the seed of its key, and the sum of logarithms that it adds itself."""
 
     scheme = Scheme.MASKED
+    parameters = PARAMETERS
 
-    def first(self, question: bytes, profile: Profile) -> bytes:
-        """The encrypted profile and the public half of its key."""
-        asked = self._read(question, profile, PARAMETERS).require_size(ring.SEED_BYTES)
+    def _encrypted(self, asked: Frame, profile: Profile) -> tuple[bytes, bytes]:
+        asked.require_size(ring.SEED_BYTES)
         require_in_range(profile)
-        self._answer_once(asked.version)
-        key, seed = secrets.token_bytes(16), secrets.token_bytes(ring.SEED_BYTES)
-        self._pending = _PENDING.pack(key, seed, profile.q, _sum_of_logarithms(profile))
-        payload = b"".join(map(ring.to_bytes, _encrypt(_phi(profile), ring.secret(seed), asked.payload)))
-        return Frame(self.scheme, Kind.FIRST, asked.q, asked.version, payload, PARAMETERS, key).pack()
+        seed = secrets.token_bytes(ring.SEED_BYTES)
+        polynomials = _encrypt(_phi(profile), ring.secret(seed), asked.payload)
+        return b"".join(map(ring.to_bytes, polynomials)), _SECRET.pack(seed, _sum_of_logarithms(profile))
 
-    def second(self, answer: bytes) -> bytes:
-        """Decrypt and report the divergence, rounded; the key is forgotten."""
-        frame = frames.unpack(answer).require(self.scheme, Kind.ANSWER, PARAMETERS)
-        if not self._pending:
-            raise MatchingError("no exchange is open here: this profile was matched already, or never sent")
-        key, seed, q, logarithms = _PENDING.unpack(self._pending)
-        frame.require_match(q, self._next_version - 1, key).require_size(ring.POLYNOMIAL_BYTES + ring.SCALAR_BYTES)
-        self._pending = b""
-        value = rounded(_plausible((_decrypt(frame, seed) - logarithms / 2) / q))
-        return Frame(self.scheme, Kind.SECOND, q, frame.version, pack_number(value), PARAMETERS, key).pack()
+    def _decrypted(self, answer: Frame, secret: bytes) -> float:
+        seed, logarithms = _SECRET.unpack(secret)
+        value: float = (_decrypt(answer, seed) - logarithms / 2) / answer.q
+        if value > 5 * LIMIT**2 / VARIANCE_FLOOR:
+            raise MatchingError(f"the server's answer decrypts to a divergence of {value:g}; no baseline gives that")
+        return value
 
 
-class MaskedServer(Server):
+class MaskedServer(KeyedServer):
     """Multiplies the encrypted profile by its coefficients."""
 
     scheme = Scheme.MASKED
+    parameters = PARAMETERS
 
     def __init__(self, baseline: Profile) -> None:
         super().__init__(baseline)
         require_in_range(baseline)
         self._seed = secrets.token_bytes(ring.SEED_BYTES)
-        self._key = frames.NO_KEY
 
-    def ask(self) -> bytes:
-        """The seed of the public polynomials."""
-        return self._frame(Kind.QUESTION, self._seed, PARAMETERS).pack()
+    def _offered(self) -> bytes:
+        return self._seed
 
-    def receive(self, reply: bytes) -> bytes:
-        """The encrypted divergence, with everything else hidden; given once."""
-        frame = self._read(reply, Kind.FIRST, PARAMETERS)
-        if self._key != frames.NO_KEY:
-            raise MatchingError("this exchange was answered already: each answer tells the client one number more")
-        frame.require_match(self.baseline.q, self.baseline.version, frame.key)
-        public, *ciphertexts = _polynomials(frame.require_size(_first_bytes(self.baseline.q)))
-        self._key = frame.key
-        payload = _evaluate(self.baseline, public, ciphertexts, self._seed)
-        return self._frame(Kind.ANSWER, payload, PARAMETERS, self._key).pack()
-
-    def finish(self, reply: bytes) -> float:
-        """The number the client reports."""
-        return self._number(self._read(reply, Kind.SECOND, PARAMETERS), self._key)
+    def _evaluated(self, reply: Frame) -> bytes:
+        public, *ciphertexts = _polynomials(reply.require_size(_first_bytes(self.baseline.q)))
+        return _evaluate(self.baseline, public, ciphertexts, self._seed)
 
 
 def require_in_range(profile: Profile) -> None:
@@ -198,10 +181,10 @@ def _evaluate(baseline: Profile, public: Residues, ciphertexts: list[Residues], 
     return ring.to_bytes(hidden) + number.to_bytes(ring.SCALAR_BYTES, "little")
 
 
-def _decrypt(frame: Frame, seed: bytes) -> float:
-    """The server's linear form of phi: 2**TOTAL_BITS times too large, then as a float."""
-    (hidden,) = _polynomials(frame)
-    number = int.from_bytes(frame.payload[ring.POLYNOMIAL_BYTES :], "little")
+def _decrypt(answer: Frame, seed: bytes) -> float:
+    """The server's linear form of phi."""
+    (hidden,) = _polynomials(answer.require_size(ring.POLYNOMIAL_BYTES + ring.SCALAR_BYTES))
+    number = int.from_bytes(answer.payload[ring.POLYNOMIAL_BYTES :], "little")
     total = ring.centred(number + ring.constant(ring.times(hidden, ring.secret(seed))))
     return math.ldexp(float(total), -TOTAL_BITS)
 
@@ -213,10 +196,3 @@ def _polynomials(frame: Frame) -> list[Residues]:
         return [ring.from_bytes(frame.payload[start : start + size]) for start in starts]
     except ValueError as error:
         raise MatchingError(f"the {frame.kind.name} message holds no valid ciphertext: {error}") from error
-
-
-def _plausible(divergence: float) -> float:
-    largest = 5 * LIMIT**2 / VARIANCE_FLOOR
-    if not -1e-3 <= divergence <= largest:
-        raise MatchingError(f"the server's answer decrypts to a divergence of {divergence:g}; no baseline gives that")
-    return divergence

@@ -1,0 +1,68 @@
+"""The page docs/privacy.md: nothing on it is merely asserted."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+from profile_pairs import pair
+
+from fedprof.core.profile import Moments, Profile
+from fedprof.matching import make
+
+PAGE = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
+BODY, REFERENCES = PAGE.split("## References")
+TESTS = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+
+
+def sentences():
+    """Of every paragraph, bullet and table row."""
+    for line in re.sub(r"\n(?![\n#|-])", " ", BODY.strip()).splitlines():
+        if not line or line.startswith(("#", "|---", "| `matching=")):
+            continue
+        yield from [line] if line.startswith("|") else re.split(r"(?<=[.)])\s+(?=[A-Z2])", bare(line))
+
+
+def bare(line):
+    return re.sub(r"^\s*-?\s*(\*\*[^*]*\*\*)?\s*", "", line)
+
+
+@pytest.mark.parametrize("sentence", list(sentences()))
+def test_every_sentence_is_backed(sentence):
+    assert re.search(r"`test_\w+`|\[\d+\]|unproven", sentence), sentence
+
+
+@pytest.mark.parametrize("name", sorted(set(re.findall(r"`(test_\w+)`", BODY))))
+def test_the_tests_it_names_exist(name):
+    assert f"def {name}(" in TESTS
+
+
+def test_its_references_exist_and_are_all_used():
+    listed = re.findall(r"^(\d+)\.", REFERENCES, re.MULTILINE)
+    assert set(re.findall(r"\[(\d+)\]", BODY)) == set(listed)
+    assert listed == [str(i + 1) for i in range(len(listed))]
+
+
+@pytest.mark.parametrize("samples", [1, 50])
+def test_the_mean_input_follows_from_a_first_layer_profile(samples):
+    rng = np.random.default_rng(0)
+    weights, bias, inputs = rng.normal(size=(20, 12)), rng.normal(size=20), rng.random((samples, 12))
+    seen = Moments(20)
+    seen.update(inputs @ weights.T + bias)
+    guess = np.linalg.lstsq(weights, seen.to_profile().mean - bias, rcond=None)[0]
+    assert guess == pytest.approx(inputs.mean(axis=0), abs=1e-5)
+
+
+def test_client_costs_a_thousandth_of_masked_in_bytes():
+    client, masked = make("client").costs(64), make("masked").costs(64)
+    assert 1000 * (client.bytes_up + client.bytes_down) < masked.bytes_up + masked.bytes_down
+
+
+def test_the_client_scheme_sends_one_number():
+    assert make("client").costs(10).bytes_up == make("client").costs(4096).bytes_up
+
+
+def test_every_client_of_the_client_scheme_gets_the_baseline():
+    _, baseline = pair(16)
+    question = make("client").server(baseline).ask()
+    assert Profile.from_bytes(question[-4 - len(baseline.to_bytes()) : -4]) == baseline
