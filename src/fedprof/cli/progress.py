@@ -21,22 +21,29 @@ class Plain:
 
     def __init__(self) -> None:
         self._spoke = -PLAIN_SECONDS
+        self._began = (0, 0.0)
 
     def begin(self, run: Run) -> None:
-        """Say where it starts."""
-        if run.last.round:
-            sys.stderr.write(f"going on after round {run.last.round} of {run.rounds}\n")
+        """Say what it is and where it starts."""
+        self._began = run.last.round, time.monotonic()
+        where = f", going on after round {run.last.round}" if run.last.round else ""
+        self._say(f"{title(run)}: {run.rounds} rounds ({run.engine.name} engine){where}")
 
     def round(self, run: Run, row: RoundRow) -> None:
-        """Say how far it is."""
+        """Say how far it is, and how long it will take."""
         now = time.monotonic()
         if now - self._spoke >= PLAIN_SECONDS or row.round == run.rounds:
             self._spoke = now
-            sys.stderr.write(f"round {row.round}/{run.rounds}  {figures(row)}\n")
-            sys.stderr.flush()
+            first, began = self._began
+            left = (now - began) / (row.round - first) * (run.rounds - row.round)
+            self._say(f"round {row.round}/{run.rounds}  {figures(row)}  {clock(left)} left")
 
     def end(self, run: Run) -> None:
         """Nothing more to say: the summary follows."""
+
+    def _say(self, line: str) -> None:
+        sys.stderr.write(line + "\n")
+        sys.stderr.flush()
 
 
 class Live:
@@ -59,8 +66,8 @@ class Live:
 
     def begin(self, run: Run) -> None:
         """Show where it starts."""
-        label = f"{run.algorithm.name} on {run.task.settings.name}"
-        self.bar.update(self.line, description=label, total=run.rounds, completed=run.last.round)
+        # A reset, so that rounds recorded before do not count into the speed.
+        self.bar.reset(self.line, description=title(run), total=run.rounds, completed=run.last.round)
 
     def round(self, run: Run, row: RoundRow) -> None:
         """Move on."""
@@ -68,6 +75,18 @@ class Live:
 
     def end(self, run: Run) -> None:
         """The bar vanishes with its context."""
+
+
+def title(run: Run) -> str:
+    """What is being run."""
+    return f"{run.algorithm.name} on {run.task.settings.name}"
+
+
+def clock(seconds: float) -> str:
+    """Hours, minutes, seconds."""
+    minutes, rest = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{rest:02}"
 
 
 def figures(row: RoundRow) -> str:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from fedprof.cli import completion
 from fedprof.cli.options import Aggregation, DataDir, Engine, Overrides, Rounds, TaskName, Workers
+
+if TYPE_CHECKING:
+    from fedprof.simulation.logging.base import Logger
 
 
 def register(app: typer.Typer) -> None:
@@ -42,6 +45,10 @@ def run(
     data: DataDir = None,
     engine: Engine = "auto",
     workers: Workers = None,
+    log: Annotated[
+        list[str] | None,
+        typer.Option(help="Also log to tensorboard, mlflow or wandb (offline), beside the run.", show_default=False),
+    ] = None,
 ) -> None:
     """Run one algorithm on one task, recording every round; the same command goes on after an interruption.
 
@@ -56,11 +63,12 @@ def run(
         task, algorithm=algorithm, aggregation=aggregation, rounds=rounds, seed=seed, overrides=overrides or ()
     )
     path = out or default_path(chosen)
+    loggers = _loggers(log or [], path)
     with progress() as observer:
         from fedprof.simulation.start import simulate
         from fedprof.simulation.summary import summarise
 
-        store = simulate(chosen, path, data_dir=data, engine=engine, workers=workers, observers=[observer])
+        store = simulate(chosen, path, data_dir=data, engine=engine, workers=workers, observers=[observer, *loggers])
         summary = summarise(store)
         store.close()
     if as_json:
@@ -72,3 +80,9 @@ def run(
         from fedprof.report.text import describe
 
         typer.echo(describe(summary))
+
+
+def _loggers(names: list[str], path: Path) -> list[Logger]:
+    from fedprof.simulation.logging import make
+
+    return [make(name, path.parent) for name in dict.fromkeys(names)]
