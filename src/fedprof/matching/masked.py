@@ -53,7 +53,7 @@ largest divergence, at TOTAL_BITS, stays below Q / 2."""
 TOTAL_BITS = SQUARE_BITS + COEFFICIENT_BITS
 NOISE_BITS = TOTAL_BITS - 24
 
-CYCLES = (24_000_000, 12_000_000)
+CYCLES = (20_000_000, 12_000_000)
 """A client's cycles: fixed, and for each ciphertext (benchmarks/private.py)."""
 
 _SECRET = struct.Struct("<32sd")  # seed of the secret polynomial, sum of logarithms
