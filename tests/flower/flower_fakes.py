@@ -61,8 +61,8 @@ def client_app(data, matching="plain", source=None):
         loss.backward()
         with torch.no_grad():
             for parameter in net.parameters():
-                parameter -= 0.1 * parameter.grad
-        metrics = MetricRecord({"train_loss": float(loss), "num-examples": len(y)})
+                parameter.sub_(0.1 * parameter.grad)
+        metrics = MetricRecord({"train_loss": loss.item(), "num-examples": len(y)})
         content = RecordDict({"arrays": ArrayRecord(net.state_dict()), "metrics": metrics})
         return Message(content, reply_to=message)
 
@@ -96,7 +96,7 @@ class Node:
         received.__dict__["_content"] = RecordDict(dict(message.content))
         try:
             reply = self.app(received, self.context)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - as a real ClientApp process does
             text = f"{type(error).__name__}: {error}"
             reply = Message(Error(ErrorCode.CLIENT_APP_RAISED_EXCEPTION, text), reply_to=message)
         return self.wrong(message, reply) if self.wrong else reply
@@ -129,7 +129,8 @@ class FakeGrid(Grid):
         for message in messages:
             self.count += 1
             message.metadata.__dict__["_message_id"] = f"message-{self.count}"
-            self.sent.append(message)
+            config = {key: dict(record) for key, record in message.content.config_records.items()}
+            self.sent.append((message, config))
         return [message.metadata.message_id for message in messages]
 
     def send_and_receive(self, messages, *, timeout=None):
@@ -145,12 +146,23 @@ class FakeGrid(Grid):
         return unavailable(message) if node is None else node(message)
 
     def asked(self, kind="train"):
-        """Node ids per round of messages of a kind."""
+        """Names of the clients asked, by round."""
         rounds = {}
-        for message in self.sent:
+        for message, config in self.sent:
             if message.metadata.message_type == kind:
-                rounds.setdefault(message.content["config"]["server-round"], []).append(message.metadata.dst_node_id)
+                rounds.setdefault(config["config"]["server-round"], []).append(self.name(message.metadata.dst_node_id))
         return rounds
+
+    def name(self, node_id):
+        return self.nodes[node_id].context.node_config.get("name", f"node-{node_id}")
+
+    def queries(self):
+        """Messages of type query.fedprof."""
+        return [message for message, _ in self.sent if message.metadata.message_type == "query.fedprof"]
+
+    def node(self, name):
+        """The node of a client."""
+        return next(node for node in self.nodes.values() if node.context.node_config.get("name") == name)
 
 
 def unavailable(message):
@@ -188,11 +200,6 @@ def evaluate(number, arrays):
     net.load_state_dict(arrays.to_torch_state_dict())
     x, y = loader(99).dataset.tensors
     return MetricRecord({"accuracy": float((net(x).argmax(1) == y).float().mean()), "loss": 0.5})
-
-
-def by_name(grid, name):
-    """The node of a client."""
-    return next(node for node in grid.nodes.values() if node.context.node_config.get("name") == name)
 
 
 def weights(result):
