@@ -53,6 +53,7 @@ costs.register(app)
 def main() -> None:
     """Run the command line; a user's mistake is one message, never a traceback."""
     interrupt.watch()
+    sys.path.append(str(Path.cwd()))  # so that `my_file:MyAlgorithm` beside the user is found
     try:
         app()
     except SettingsError as error:

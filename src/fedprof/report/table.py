@@ -97,7 +97,7 @@ class Table:
         if many:
             notes.append("Mean ± standard deviation over the seeds; costs are over the seeds that reached the goal.")
         partly = [row for row in rows if 0 < len(row.reached) < len(row.series.runs)]
-        notes += [f"{row.series.key}: costs over seeds {', '.join(map(str, row.reached))}." for row in partly]
+        notes += [f"{row.series.key}: costs over {_seeds(row.reached)}." for row in partly]
         return notes
 
     @property
@@ -106,6 +106,10 @@ class Table:
         counts = sorted({len(row.series.runs) for _, group in self.groups for row in group})
         plural = "s" if counts != [1] else ""
         return f"{' to '.join(map(str, dict.fromkeys((counts[0], counts[-1]))))} seed{plural}"
+
+
+def _seeds(seeds: Sequence[int]) -> str:
+    return f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))}"
 
 
 def _best(rows: Sequence[Row], column: int, places: int) -> list[Row]:
