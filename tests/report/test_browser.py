@@ -41,7 +41,9 @@ def test_every_plot_is_drawn(tab):
     plots = tab.evaluate("document.querySelectorAll('.plot').length")
     assert plots == 6 + 1 + 3 + 2 + 4 + 2
     assert tab.evaluate("Number(document.documentElement.dataset.drawn)") == plots
-    marks = "p.querySelectorAll('.trace path, .trace image, .hm image, .point path, .scatterlayer path, .barlayer path')"
+    marks = (
+        "p.querySelectorAll('.trace path, .trace image, .hm image, .point path, .scatterlayer path, .barlayer path')"
+    )
     assert tab.evaluate(f"{VISIBLE}.filter(p => {marks}.length === 0).length") == 0
 
 
@@ -78,9 +80,10 @@ def test_a_switch_in_a_legend_does_the_same(tab):
 
 def test_hovering_says_the_value(tab):
     tab.evaluate("document.querySelector('#plot-0').scrollIntoView({block: 'center'})")
-    x, y = tab.evaluate("(() => { const b = document.querySelector('#plot-0 .nsewdrag').getBoundingClientRect();"
-                        "return [b.x + b.width / 2, b.y + b.height / 2]; })()")
-    tab.call("Page.bringToFront")
+    x, y = tab.evaluate(
+        "(() => { const b = document.querySelector('#plot-0 .nsewdrag').getBoundingClientRect();"
+        "return [b.x + b.width / 2, b.y + b.height / 2]; })()"
+    )
     for step in (0, 3):
         tab.call("Input.dispatchMouseEvent", type="mouseMoved", x=x + step, y=y)
     tab.wait("document.querySelectorAll('#plot-0 .hoverlayer text').length > 0")

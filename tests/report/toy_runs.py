@@ -29,7 +29,9 @@ def make_run(
         "algorithms": {algorithm: parameters or {}},
     }
     clients = [ClientRow(k, f"client-{k}", kind, 10 + k, 1.0, 1.0) for k, kind in enumerate(KINDS)]
-    store = Store.create(path, {"plan": plan, "aggregation": mode, "engine": "torch", "versions": {"numpy": "2"}}, clients)
+    store = Store.create(
+        path, {"plan": plan, "aggregation": mode, "engine": "torch", "versions": {"numpy": "2"}}, clients
+    )
     best = 0.0
     for number, accuracy in enumerate(accuracies):
         best = max(best, accuracy)
@@ -41,6 +43,13 @@ def make_run(
 
 def _part(number, client, scored):
     selected = int(number > 0 and (client + number) % 2 == 0)
-    costs = {"download_s": 1.0, "training_s": 4.0, "upload_s": 2.0, "download_j": 0.5, "training_j": 3.0, "upload_j": 1.0}
+    costs = {
+        "download_s": 1.0,
+        "training_s": 4.0,
+        "upload_s": 2.0,
+        "download_j": 0.5,
+        "training_j": 3.0,
+        "upload_j": 1.0,
+    }
     values = {"score": 0.1 * client / 1.5, "divergence": 0.1 + client} if scored else {}
     return ParticipationRow(number, client, selected, selected, **values, **(costs if selected else {}))

@@ -101,7 +101,7 @@ def facts(comparison: Comparison) -> str:
 def settings(comparison: Comparison) -> str:
     """All settings, folded away on a screen."""
     return (
-        f"<section class=\"block\"><details><summary>All settings</summary>"
+        f'<section class="block"><details><summary>All settings</summary>'
         f'<div class="columns">{_tree(comparison.settings)}{_parameters(comparison)}</div></details></section>'
     )
 

@@ -20,7 +20,15 @@ LIGHT = {
     "grey": "#8a9099",
     "pale": "#c9ced6",
 }
-DARK = {**LIGHT, "ink": "#e8eaed", "blue": "#2b8ad4", "sky": "#8fd3f7", "green": "#1db98c", "red": "#f07a2a", "pale": "#4b525c"}
+DARK = {
+    **LIGHT,
+    "ink": "#e8eaed",
+    "blue": "#2b8ad4",
+    "sky": "#8fd3f7",
+    "green": "#1db98c",
+    "red": "#f07a2a",
+    "pale": "#4b525c",
+}
 
 
 @dataclass(frozen=True)

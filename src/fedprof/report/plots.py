@@ -17,6 +17,8 @@ from fedprof.report.stored import Stored
 
 Trace = dict[str, Any]
 AXES: dict[Against, str] = {"rounds": "round", "minutes": "virtual time (minutes)", "energy": "energy (Wh)"}
+UNIFIED = {"hovermode": "x unified", "hoverdistance": -1}
+"""Hovering says every curve's value at the nearest point, however far that is."""
 CROWDED = 80
 """More bars than this stand without a gap."""
 FLOOR = 1e-3
@@ -34,7 +36,6 @@ class Plot:
     label: str | None = None
     """The algorithm it is about, when about one alone: the plot goes when that one is switched off."""
     note: str = ""
-    wide: bool = False
 
 
 def accuracy(comparison: Comparison, styles: Mapping[str, Style], against: Against) -> list[Plot]:
@@ -46,7 +47,7 @@ def accuracy(comparison: Comparison, styles: Mapping[str, Style], against: Again
     low = min(float(band.low.min()) for _, band in bands)
     high = max(float(band.high.max()) for _, band in bands)
     pad = 0.04 * (high - low or 1)
-    layout: dict[str, Any] = {"xaxis": _axis(AXES[against], rangemode="tozero"), "hovermode": "x unified"}
+    layout: dict[str, Any] = {"xaxis": _axis(AXES[against], rangemode="tozero"), **UNIFIED}
     layout["yaxis"] = _axis("accuracy", range=[low - pad, high + pad])
     goal = comparison.goal
     if goal is not None:
@@ -86,7 +87,7 @@ def shares(group: Sequence[Series], everybody: Stored, kinds: Sequence[str]) -> 
         for kind in kinds
     ]
     layout = {**_stacked([name for name, _, _ in rows]), "xaxis": _axis("share of participations", tickformat=".0%")}
-    return Plot("", data, layout, 90 + 30 * len(rows), wide=True)
+    return Plot("", data, layout, 90 + 30 * len(rows))
 
 
 def phases(group: Sequence[Series], unit: str, title: str) -> Plot | None:
