@@ -107,6 +107,7 @@ class FakeGrid(Grid):
 
     def __init__(self, nodes):
         self.nodes = dict(nodes)
+        self.names = {}
         self.count = 0
         self.sent = []
         self.before_send = None
@@ -131,6 +132,7 @@ class FakeGrid(Grid):
             message.metadata.__dict__["_message_id"] = f"message-{self.count}"
             config = {key: dict(record) for key, record in message.content.config_records.items()}
             self.sent.append((message, config))
+            self.name(message.metadata.dst_node_id)
         return [message.metadata.message_id for message in messages]
 
     def send_and_receive(self, messages, *, timeout=None):
@@ -154,7 +156,9 @@ class FakeGrid(Grid):
         return rounds
 
     def name(self, node_id):
-        return self.nodes[node_id].context.node_config.get("name", f"node-{node_id}")
+        if node_id in self.nodes:  # else as it was called before it left
+            self.names[node_id] = self.nodes[node_id].context.node_config.get("name", f"node-{node_id}")
+        return self.names[node_id]
 
     def queries(self):
         """Messages of type query.fedprof."""

@@ -35,12 +35,16 @@ def send(node, asked, kind=QUERY, arrays=None):
     return node(Message(content, 5, kind))
 
 
+def taken(content):
+    return Answer.take(content, "nobody")
+
+
 def sent_profile(answer):
     return Profile.from_bytes(unpack(answer.message).payload)
 
 
 def test_a_query_is_answered_with_the_profile_under_the_global_weights():
-    answer = Answer.take(send(Node(client_app(DATA), "a"), question(version=4)).content)
+    answer = taken(send(Node(client_app(DATA), "a"), question(version=4)).content)
     assert (answer.name, answer.samples, answer.failure) == ("a", 40, "")
     assert sent_profile(answer) == profile(model(), DATA, "fc1", version=4)
 
@@ -49,7 +53,7 @@ def test_a_training_reply_carries_the_profile_made_before_training():
     reply = send(Node(client_app(DATA), "a"), question(version=2), "train")
     trained = Net()
     trained.load_state_dict(reply.content["arrays"].to_torch_state_dict())
-    found = sent_profile(Answer.take(reply.content))
+    found = sent_profile(taken(reply.content))
     assert found == profile(model(), DATA, "fc1", version=2)
     assert found != profile(trained, DATA, "fc1", version=2)
 
@@ -72,7 +76,7 @@ def test_the_users_code_never_sees_the_question():
 
 
 def test_without_a_matching_message_only_name_and_sample_count_are_sent():
-    answer = Answer.take(send(Node(client_app(DATA), "a"), Question(0)).content)
+    answer = taken(send(Node(client_app(DATA), "a"), Question(0)).content)
     assert answer == Answer("a", 40)
 
 
@@ -87,24 +91,24 @@ def failing(error):
 def test_a_client_that_cannot_profile_says_why_and_trains_all_the_same(error):
     reply = send(Node(client_app(DATA, source=failing(error)), "a"), question(), "train")
     assert reply.content["metrics"]["num-examples"] == 40
-    answer = Answer.take(reply.content)
+    answer = taken(reply.content)
     assert answer.message == b""
     assert answer.failure.startswith(type(error).__name__)
 
 
 def test_a_layer_the_model_lacks_is_a_failure_that_names_it():
-    answer = Answer.take(send(Node(client_app(DATA), "a"), question(layer="fc9")).content)
+    answer = taken(send(Node(client_app(DATA), "a"), question(layer="fc9")).content)
     assert "no layer 'fc9'" in answer.failure
 
 
 def test_the_clients_own_layer_wins_over_the_servers():
     node = Node(client_app(DATA, source=lambda context: (Net(), DATA, "fc1")), "a")
-    answer = Answer.take(send(node, question(layer="fc2")).content)
+    answer = taken(send(node, question(layer="fc2")).content)
     assert sent_profile(answer) == profile(model(), DATA, "fc1")
 
 
 def test_a_server_that_asks_in_another_way_is_refused():
-    answer = Answer.take(send(Node(client_app(DATA, matching="masked"), "a"), question(matching="plain")).content)
+    answer = taken(send(Node(client_app(DATA, matching="masked"), "a"), question(matching="plain")).content)
     assert answer.message == b""
     assert "use the same matching= on server and clients" in answer.failure
 
@@ -117,15 +121,15 @@ def test_an_unknown_way_of_matching_is_refused_at_once():
 def test_the_mod_works_in_ones_own_client_app():
     app = ClientApp(mods=[fedprof_mod(lambda context: (Net(), DATA))])
     app.query("fedprof")(fedprof_query)
-    answer = Answer.take(send(Node(app, "a"), question()).content)
+    answer = taken(send(Node(app, "a"), question()).content)
     assert sent_profile(answer) == profile(model(), DATA, "fc1")
 
 
 def test_a_private_client_answers_once_for_each_model_version():
     node = Node(client_app(DATA, matching="client"), "a")
-    assert Answer.take(send(node, question(3, "client")).content).failure == ""
-    assert "already answered" in Answer.take(send(node, question(3, "client")).content).failure
-    assert Answer.take(send(node, question(4, "client")).content).failure == ""
+    assert taken(send(node, question(3, "client")).content).failure == ""
+    assert "already answered" in taken(send(node, question(3, "client")).content).failure
+    assert taken(send(node, question(4, "client")).content).failure == ""
 
 
 @pytest.mark.parametrize(
@@ -135,28 +139,28 @@ def test_a_private_client_answers_once_for_each_model_version():
 def test_a_client_is_named_by_its_node_config(config, name):
     node = Node(client_app(DATA), node_id=77)
     node.context.node_config.update(config)
-    assert Answer.take(send(node, Question(0)).content).name == name
+    assert taken(send(node, Question(0)).content).name == name
 
 
 def test_weights_that_came_as_a_list_are_loaded_by_position():
     arrays = ArrayRecord([array.numpy() for array in ArrayRecord(model().state_dict()).values()])
-    answer = Answer.take(send(Node(client_app(DATA), "a"), question(), arrays=arrays).content)
+    answer = taken(send(Node(client_app(DATA), "a"), question(), arrays=arrays).content)
     assert sent_profile(answer) == profile(model(), DATA, "fc1")
 
 
 def test_weights_of_another_model_are_a_failure():
     arrays = ArrayRecord({"other": torch.zeros(3)})
-    assert "RuntimeError" in Answer.take(send(Node(client_app(DATA), "a"), question(), arrays=arrays).content).failure
+    assert "RuntimeError" in taken(send(Node(client_app(DATA), "a"), question(), arrays=arrays).content).failure
 
 
 def test_a_question_without_a_model_is_a_failure():
     node = Node(client_app(DATA), "a")
     reply = node(Message(RecordDict({KEY: question().to_record()}), 5, QUERY))
-    assert "without a model" in Answer.take(reply.content).failure
+    assert "without a model" in taken(reply.content).failure
 
 
 def test_data_of_unknown_size_cannot_be_counted_but_can_be_profiled():
     batches = [x for x, _ in DATA]
     node = Node(client_app(DATA, source=lambda context: (Net(), iter(batches))), "a")
-    assert "cannot tell how many samples" in Answer.take(send(node, Question(0)).content).failure
-    assert Answer.take(send(node, question()).content).samples == 40
+    assert "cannot tell how many samples" in taken(send(node, Question(0)).content).failure
+    assert taken(send(node, question()).content).samples == 40

@@ -37,7 +37,7 @@ def test_a_message_without_a_question_is_left_alone():
 
 def test_an_answer_survives_the_journey_and_is_taken_out_before_the_base_strategy_sees_it():
     message = content(ConfigRecord(ANSWER))
-    assert Answer.take(message) == Answer("hospital-3", 12, b"abc")
+    assert Answer.take(message, "a") == Answer("hospital-3", 12, b"abc")
     assert list(message) == ["metrics"]
 
 
@@ -58,12 +58,13 @@ def test_an_answer_survives_the_journey_and_is_taken_out_before_the_base_strateg
 )
 def test_a_malformed_answer_is_refused_with_the_reason(change, said):
     with pytest.raises(MatchingError, match=said):
-        Answer.take(content(ConfigRecord({**ANSWER, **change})))
+        Answer.take(content(ConfigRecord({**ANSWER, **change})), "a")
 
 
 def test_a_reply_without_an_answer_says_what_the_node_lacks():
-    with pytest.raises(MatchingError, match="FedProfClientApp"):
-        Answer.take(RecordDict())
+    answer = Answer.take(RecordDict(), "node-7")
+    assert answer.name == "node-7"
+    assert "runs no FedProfClientApp" in answer.failure
 
 
 def test_what_leaves_a_client_is_its_name_its_sample_count_and_8q_bytes_with_two_headers():

@@ -182,7 +182,7 @@ class Members:
 
     def _finish(self, node: int, reply: RecordDict | Error | None) -> float | Fault | None:
         """The outcome of a second exchange; None where the client is not to blame that there is none."""
-        answer = _guarded(Answer.take, reply) if isinstance(reply, RecordDict) else None
+        answer = _guarded(_anonymous, reply) if isinstance(reply, RecordDict) else None
         if isinstance(answer, Fault):
             return answer
         if answer and answer.message:
@@ -198,3 +198,7 @@ def _guarded(read: Callable[[_Sent], _Read], sent: _Sent) -> _Read | Fault:
         return read(sent)
     except MatchingError as error:
         return Fault(str(error))
+
+
+def _anonymous(content: RecordDict) -> Answer:
+    return Answer.take(content, known_as="")

@@ -68,10 +68,13 @@ class Answer:
         )
 
     @classmethod
-    def take(cls, content: RecordDict) -> Self:
-        """Take the answer out of a reply, so that the base strategy never sees it; anything malformed is refused."""
+    def take(cls, content: RecordDict, known_as: str) -> Self:
+        """Take the answer out of a reply, so that the base strategy never sees it; anything malformed is refused.
+
+        A node whose ClientApp knows nothing of FedProf says nothing; it is then who it is ``known_as``.
+        """
         if KEY not in content.config_records:
-            raise MatchingError(f"the reply holds no '{KEY}' record: is the node's ClientApp a FedProfClientApp?")
+            return cls(known_as, failure=f"no '{KEY}' record in the reply: the node runs no FedProfClientApp")
         record = content.config_records[KEY]
         del content[KEY]
         fields = _fields(record, name=str, samples=int, message=bytes, failure=str)

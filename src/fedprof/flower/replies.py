@@ -24,21 +24,30 @@ class Heard:
     reply: Reply
 
 
-def hear(
-    client: int, messages: Sequence[Message], version: int, draws: int, arrays: ArrayRecord, weighted_by: str | None
-) -> Heard:
+@dataclass(frozen=True)
+class Asked:
+    """A client that was asked to train."""
+
+    client: int
+    name: str
+    draws: int
+    version: int
+
+
+def hear(asked: Asked, messages: Sequence[Message], arrays: ArrayRecord, weighted_by: str | None) -> Heard:
     """Read what came of asking a client; an ``UnusableError`` says why there is nothing to use."""
     if len(messages) != 1:
         raise UnusableError("answered twice" if messages else NO_ANSWER)
     message = messages[0]
     if message.has_error():
         raise UnusableError(reason(message.error))
-    answer = Answer.take(message.content)
+    answer = Answer.take(message.content, asked.name)
     if fault := content_fault(message.content, weighted_by):
         raise UnusableError(fault)
     weights = flatten_like(next(iter(message.content.array_records.values())), arrays)
     loss = metric(_metrics(message.content), "loss")
-    return Heard(message, answer, Reply(client, version, loss, weights=weights, draws=draws))
+    reply = Reply(asked.client, asked.version, loss, weights=weights, draws=asked.draws)
+    return Heard(message, answer, reply)
 
 
 def content_fault(content: RecordDict, weighted_by: str | None, *, arrays: bool = True) -> str | None:

@@ -83,12 +83,13 @@ def introduction(node: int, outcome: RecordDict | Error | None) -> Answer | None
     if outcome is None or (isinstance(outcome, Error) and outcome.code in _GONE):
         LOG.warning("Node %d: %s; it is asked again next round", node, reason(outcome) if outcome else NO_ANSWER)
         return None
+    name = f"node-{node}"
     if isinstance(outcome, Error):
-        return Answer(f"node-{node}", failure=reason(outcome))
+        return Answer(name, failure=reason(outcome))
     try:
-        return Answer.take(outcome)
+        return Answer.take(outcome, name)
     except MatchingError as error:
-        return Answer(f"node-{node}", failure=str(error))
+        return Answer(name, failure=str(error))
 
 
 def _by_name(name: str, node: int) -> tuple[int, str, int]:

@@ -15,7 +15,7 @@ from fedprof.flower.cohort import Cohort
 from fedprof.flower.grid import LOG, answers, with_lifetime
 from fedprof.flower.members import Fault, Members
 from fedprof.flower.protocol import KEY
-from fedprof.flower.replies import Heard, evaluation_fault, hear, odd_ones_out
+from fedprof.flower.replies import Asked, Heard, evaluation_fault, hear, odd_ones_out
 
 
 @dataclass
@@ -78,10 +78,9 @@ class Round:
         by_node = answers(self.sent, replies)
         for node in (message.metadata.dst_node_id for message in self.sent):
             client = self.members.roster.client_at(node)
-            draws = self.cohort.draws[client]
-            found = by_node.get(node, ())
+            asked = Asked(client, self.members.roster.names[client], self.cohort.draws[client], self.version)
             try:
-                self.heard[client] = hear(client, found, self.version, draws, self.arrays, weighted_by)
+                self.heard[client] = hear(asked, by_node.get(node, ()), self.arrays, weighted_by)
             except (UnusableError, MatchingError) as error:
                 self.dropped[client] = str(error)
 
