@@ -1,0 +1,90 @@
+"""Every way of matching runs over Flower's messages, with the same outcome."""
+
+import pytest
+
+pytest.importorskip("flwr", reason="needs the flower extra: pip install 'fedprof[flower]'")
+
+import numpy as np
+from flower_fakes import federation, fedprof, loader, model, start, unavailable
+from flwr.app import ConfigRecord
+
+from fedprof.core.capture import profile
+from fedprof.flower.protocol import KEY
+from fedprof.matching import MATCHINGS
+
+pytestmark = pytest.mark.flower
+
+
+def is_second(message):
+    return KEY in message.content.config_records and message.content[KEY]["second"]
+
+
+def run(matching, change=None, rounds=2):
+    if matching == "encrypted-mean":
+        pytest.importorskip("tenseal", reason="needs the private extra: pip install 'fedprof[private]'")
+    grid = federation(3, bad=(2,), matching=matching)
+    if change:
+        grid.node("client-1").wrong = change
+    strategy = fedprof(matching=matching, cohort=2)
+    start(strategy, grid, rounds)
+    return grid, strategy
+
+
+@pytest.mark.parametrize("matching", MATCHINGS)
+def test_every_way_finds_the_same_divergences_and_the_same_cohorts(matching):
+    plain_grid, plain = run("plain")
+    grid, strategy = run(matching)
+    mine, expected = (s.members.state["client/divergence"] for s in (strategy, plain))
+    assert np.allclose(mine, expected, rtol=1e-4, atol=1e-4)
+    assert {n: sorted(a) for n, a in grid.asked().items()} == {n: sorted(a) for n, a in plain_grid.asked().items()}
+
+
+def sent_by_client_1(matching):
+    """The bytes of its first answer, and the means of the profile that it is about."""
+    sent = []
+    run(matching, lambda message, reply: sent.append(bytes(reply.content[KEY]["message"])) or reply, rounds=0)
+    return sent[0], profile(model(), loader(1, 44), "fc1").mean.tobytes()
+
+
+@pytest.mark.parametrize("matching", ["client", "masked"])
+def test_a_private_answer_does_not_hold_the_profile(matching):
+    answer, means = sent_by_client_1(matching)
+    assert all(means[start : start + 4] not in answer for start in range(0, len(means), 4))
+
+
+def test_the_plain_answer_does():
+    answer, means = sent_by_client_1("plain")
+    assert means in answer
+
+
+def test_a_second_exchange_that_breaks_off_leaves_what_is_known():
+    def change(message, reply):
+        return unavailable(message) if is_second(message) and message.content[KEY]["version"] > 0 else reply
+
+    _, strategy = run("masked", change)
+    assert np.isfinite(strategy.members.state["client/divergence"]).all()
+    assert strategy.members.state["client/version"][1] == 0
+    assert strategy.going.dropped == {}
+
+
+def test_a_second_exchange_that_is_malformed_discredits_the_reply():
+    def change(message, reply):
+        if is_second(message) and message.content[KEY]["version"] > 0:
+            reply.content[KEY] = ConfigRecord({**reply.content[KEY], "message": b"lies" * 30})
+        return reply
+
+    _, strategy = run("masked", change)
+    assert "bad profile" in strategy.going.dropped[1]
+
+
+def test_a_first_second_exchange_that_fails_leaves_the_neutral_score():
+    _, strategy = run("masked", lambda m, r: unavailable(m) if is_second(m) else r, rounds=0)
+    assert np.isnan(strategy.members.state["client/divergence"][1])
+
+
+def test_a_client_set_to_another_way_sends_nothing_and_keeps_the_neutral_score():
+    grid = federation(3, bad=(), matching="masked")
+    strategy = fedprof(matching="plain", cohort=2)
+    start(strategy, grid, 1)
+    assert np.isnan(strategy.members.state["client/divergence"]).all()
+    assert all("use the same matching=" in why for why in strategy.members.failures.values())
