@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import json
 import platform
-from collections.abc import Mapping, Sequence
-from importlib.metadata import version
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from fedprof.simulation.store import ClientRow, Store, holds_nothing
 from fedprof.tasks.load import Plan
 from fedprof.tasks.task import Task, build
 from fedprof.training.choose import make_engine
+from fedprof.training.engine import Engine, Workload
 
 PACKAGES = ("fedprof", "numpy", "torch", "numba", "simpy")
 
@@ -28,7 +30,7 @@ def simulate(
     path: Path,
     *,
     data_dir: Path | None = None,
-    engine: str = "auto",
+    engine: str | Callable[[Workload], Engine] = "auto",
     workers: int | None = None,
     observers: Sequence[Observer] = (),
 ) -> Store:
@@ -40,7 +42,7 @@ def simulate(
                 return store
             store.claim()
         task = build(plan.settings, plan.seed, data_dir)
-        trainer = make_engine(task.workload, engine, workers)
+        trainer = make_engine(task.workload, engine, workers) if isinstance(engine, str) else engine(task.workload)
         try:
             fleet = devices(plan.settings.fleet, len(task.population), plan.seed)
             about = facts(plan, task, trainer.name)
@@ -85,6 +87,15 @@ def check_same(store: Store, about: Mapping[str, Any]) -> None:
         store.note("versions-resumed", [*found.get("versions-resumed", []), about["versions"]])
 
 
+def _versions() -> dict[str, str]:
+    """Of every package that results depend on, and is there (the native engine's compiler need not be)."""
+    found = {}
+    for name in PACKAGES:
+        with suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
+
+
 def federation(plan: Plan, task: Task, fleet: Devices) -> Federation:
     """The simulated federation of a task."""
     settings, sizes = plan.settings, task.population.sizes
@@ -109,7 +120,7 @@ def facts(plan: Plan, task: Task, engine: str) -> dict[str, Any]:
         "engine": engine,
         "data": data_fingerprint(task.workload.clients, task.workload.validation),
         "model": fingerprint(task.initial_weights),
-        "versions": {name: version(name) for name in PACKAGES},
+        "versions": _versions(),
         "machine": {"python": platform.python_version(), "system": platform.system(), "machine": platform.machine()},
     }
 

@@ -167,6 +167,7 @@ class StackedEngine:
 
     def __init__(self, workload: Workload, serve: Server, source: int = 0) -> None:
         self.workload, self.serve, self.source = workload, serve, source
+        self._left = False
 
     def train(
         self, weights: Vector, round: int, clients: Sequence[int], recipe: Recipe, *, profile: bool = False
@@ -184,8 +185,8 @@ class StackedEngine:
         held = self.workload.validation
         (passed,) = self.serve.passes([PassRequest(self.source, weights, None)])
         accuracy = float(self.workload.metric(passed.outputs, held.targets()).mean())
-        targets = torch.from_numpy(np.asarray(held.y, np.int64))
-        loss = float(LOSSES[str(self.workload.loss)](torch.from_numpy(passed.outputs).double(), targets))
+        targets, outputs = torch.tensor(np.array(held.y, np.int64)), torch.tensor(passed.outputs).double()
+        loss = float(LOSSES[str(self.workload.loss)](outputs, targets))
         return Evaluation(accuracy, loss, None if version is None else passed.moments.to_profile(version))
 
     def profiles(self, weights: Vector, clients: Sequence[int], version: int) -> list[Profile]:
@@ -194,5 +195,7 @@ class StackedEngine:
         return [passed.moments.to_profile(version) for passed in passes]
 
     def close(self) -> None:
-        """Tell the server that this run asks for nothing more."""
-        self.serve.leave()
+        """Tell the server, once, that this run asks for nothing more."""
+        if not self._left:
+            self._left = True
+            self.serve.leave()
