@@ -32,9 +32,14 @@ class Slot:
     trainable: bool
 
     @property
+    def size(self) -> int:
+        """Elements of the tensor."""
+        return prod(self.shape)
+
+    @property
     def stop(self) -> int:
         """One past the tensor's last element."""
-        return self.start + prod(self.shape)
+        return self.start + self.size
 
 
 @dataclass(frozen=True)
@@ -55,7 +60,7 @@ class Layout:
     @property
     def trainable_size(self) -> int:
         """Elements that gradients reach; they come first."""
-        return sum(slot.stop - slot.start for slot in self.slots if slot.trainable)
+        return sum(slot.size for slot in self.slots if slot.trainable)
 
     @property
     def total_size(self) -> int:

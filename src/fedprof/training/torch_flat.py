@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from itertools import accumulate
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,20 +16,24 @@ if TYPE_CHECKING:
 
     from fedprof.training.engine import Recipe
 
+_ALIGNMENT = 16
+"""Elements: 64 bytes."""
+
 
 class FlatModel:
     """A copy of a module on one device: loading and resetting it are single copies, not one a layer.
 
     With ``channels_last``, convolution weights are stored with their input channels innermost; vectors that enter and
-    leave are in the usual order all the same.
+    leave are in the usual order all the same. Every tensor starts at a 64-byte boundary, which GPU kernels insist on.
     """
 
     def __init__(self, model: nn.Module, device: torch.device, channels_last: bool = False) -> None:
         self.module = copy.deepcopy(model).to(device, torch.float32)
         self.layout = Layout.of(self.module)
         self.channels_last = channels_last
-        self.flat = torch.empty(self.layout.total_size, device=device)
-        self.received = torch.empty_like(self.flat)
+        self._starts = _aligned_starts(self.layout)
+        self.flat = torch.zeros(self._starts[-1], device=device)
+        self.received = torch.zeros_like(self.flat)
         self._bind()
         counters = (tensor for tensor in self.module.buffers() if not tensor.is_floating_point())
         self._counters = [(tensor, tensor.clone()) for tensor in counters]
@@ -36,7 +41,7 @@ class FlatModel:
     @property
     def trainable(self) -> torch.Tensor:
         """The part of the flat weights that gradients reach."""
-        return self.flat[: self.layout.trainable_size]
+        return self.flat[: self._starts[sum(slot.trainable for slot in self.layout.slots)]]
 
     def load(self, weights: Vector) -> None:
         """Receive weights: the starting point of every ``reset``."""
@@ -66,8 +71,11 @@ class FlatModel:
 
     def views(self, flat: torch.Tensor) -> list[torch.Tensor]:
         """View a flat tensor (of the whole layout, or of its trainable part) as the tensors of the layout."""
-        slots = [slot for slot in self.layout.slots if slot.stop <= len(flat)]
-        return [_view(flat[slot.start : slot.stop], slot.shape, self.channels_last) for slot in slots]
+        return [
+            _view(flat[start : start + slot.size], slot.shape, self.channels_last)
+            for slot, start in zip(self.layout.slots, self._starts[:-1], strict=True)
+            if start + slot.size <= len(flat)
+        ]
 
     def _bind(self) -> None:
         tensors = dict([*self.module.named_parameters(), *self.module.named_buffers()])
@@ -95,8 +103,9 @@ class Descent:
         self._weights = model.trainable
         self._anchor = model.received[: len(self._weights)]
         self._velocity = torch.zeros_like(self._weights) if recipe.momentum else None
-        self._sinks = model.views(self._weights if self._velocity is None else self._velocity)
         self._parameters = [parameter for parameter in model.module.parameters() if parameter.requires_grad]
+        sinks = model.views(self._weights if self._velocity is None else self._velocity)
+        self._sinks = sinks[: len(self._parameters)]
 
     def step(self, loss: torch.Tensor) -> None:
         """Take one step down the gradient of ``loss + (mu/2) ||w - w_received||^2``."""
@@ -125,6 +134,11 @@ class Descent:
             velocity.sub_(self._anchor, alpha=mu)
         torch._foreach_add_(sinks, gradients)
         self._weights.sub_(velocity, alpha=self._recipe.rate)
+
+
+def _aligned_starts(layout: Layout) -> list[int]:
+    """Where each tensor starts, and where the last one ends; the zeros between them stay zeros."""
+    return list(accumulate((-(-slot.size // _ALIGNMENT) * _ALIGNMENT for slot in layout.slots), initial=0))
 
 
 def _view(piece: torch.Tensor, shape: tuple[int, ...], channels_last: bool) -> torch.Tensor:
