@@ -82,7 +82,7 @@ class NativeEngine:
         packed = self._packing.pack(weights)
         lanes = lanes_for(recipe.batch)
         bench = self._bench(lanes, piece_width(self._network, recipe.batch, lanes))
-        sizes = self._work.clients.sizes
+        self._last, sizes = bench, self._work.clients.sizes
 
         def work(worker: int, client: int) -> Update:
             order = self._order(client, round, recipe.epochs)
@@ -130,6 +130,10 @@ class NativeEngine:
 
         return self._crew.run(work, clients)
 
+    def last_gradient(self) -> Vector:
+        """The gradient of the last batch the first worker trained on, flat like the weights; for tests."""
+        return self._last.gradient(0)[self._packing.index]
+
     def close(self) -> None:
         """End the threads and free the memory."""
         self._crew.close()
@@ -160,5 +164,7 @@ class NativeEngine:
     def _order(self, client: int, round: int, epochs: int) -> NDArray[np.int64]:  # noqa: A002 - the paper's word
         """Rows of the pool in the order a client visits them, epoch after epoch."""
         rows = self._rows(client)
+        if not len(rows):
+            raise DataError(f"client {client} holds no sample to train on")
         shuffle = stream(self._work.seed, "shuffle", round, client)
         return np.concatenate([rows[shuffle.permutation(len(rows))] for _ in range(epochs)])

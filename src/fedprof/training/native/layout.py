@@ -102,7 +102,7 @@ class Layout:
         self.scratch = self._take(2 * width)
         self._transposed = self._take(width * max(row for _, _, row in packing.starts))
         first = network.layers[0]
-        self.x = self._map(network.source, first.padding, contiguous=first.kind == records.DENSE)
+        self.x = self._map(network.source, first.padding, contiguous=network.flat_source)
         self.steps = np.zeros(len(network.layers), records.STEP)
         self._fill()
         self.tables = np.array(self._tables, np.int64)
@@ -133,15 +133,14 @@ class Layout:
 
     def _fill(self) -> None:
         x, dx = self.x, Map(0, 0, 0)
+        if self.network.flat_source:
+            x = Map(x.at, self.width, self.width)
         learns = False
         for index, layer in enumerate(self.network.layers):
             step = self.steps[index]
             following = self.network.layers[index + 1 : index + 2]
-            if index and self.network.layers[index - 1].flattened:
-                x, dx = (Map(place.at, self.width, self.width) for place in (x, dx))
-            contiguous = layer.kind == records.DENSE or layer.flattened or not following
-            y = self._map(layer.shape, following[0].padding if following else (0, 0), contiguous=contiguous)
-            g = self._map(layer.shape, contiguous=contiguous)
+            y = self._map(layer.shape, following[0].padding if following else (0, 0), contiguous=layer.flattened)
+            g = self._map(layer.shape, contiguous=layer.flattened)
             _set_map(step, "x", x), _set_map(step, "dx", dx), _set_map(step, "y", y), _set_map(step, "g", g)
             self._common(step, layer, index)
             step["wants_dx"] = learns
@@ -150,7 +149,7 @@ class Layout:
             elif layer.kind in {records.MAX_POOL, records.MEAN_POOL}:
                 self._pooling(step, layer)
             learns = learns or layer.kind in {records.DENSE, records.CONVOLUTION}
-            x, dx = y, g
+            x, dx = (Map(place.at, self.width, self.width) if layer.flattened else place for place in (y, g))
 
     def _common(self, step: np.void, layer: Layer, index: int) -> None:
         w, bias, row = self.packing.starts[index]

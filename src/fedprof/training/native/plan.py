@@ -59,6 +59,9 @@ class Network:
     profiled: int
     """Which layer is profiled."""
     source: Shape
+    """Shape of a sample."""
+    flat_source: bool
+    """Whether the first layer takes a sample as one flat row of features."""
 
 
 @dataclass
@@ -67,6 +70,7 @@ class _Builder:
     flat: bool
     layers: list[Layer] = field(default_factory=list)
     log_softmax: bool = False
+    flat_source: bool = False
 
     def add(self, name: str, module: nn.Module) -> None:
         if self.log_softmax:
@@ -89,7 +93,7 @@ class _Builder:
         if self.layers and self.layers[-1].activation == records.NONE:
             self.layers[-1] = replace(self.layers[-1], activation=function)
         else:
-            self._push(Layer(records.COPY, self.shape, self.shape, activation=function))
+            self._push(Layer(records.COPY, self.shape, self.shape, activation=function, flattened=self.flat))
 
     def linear(self, name: str, module: nn.Linear) -> None:
         if not self.flat:
@@ -97,7 +101,7 @@ class _Builder:
         if module.in_features != self.shape[0]:
             raise UnsupportedError(f"{name} expects {module.in_features} features but gets {self.shape[0]}")
         shape = (module.out_features, 1, 1)
-        self._push(Layer(records.DENSE, self.shape, shape, name, bias=module.bias is not None))
+        self._push(Layer(records.DENSE, self.shape, shape, name, bias=module.bias is not None, flattened=True))
 
     def convolution(self, name: str, module: nn.Conv2d) -> None:
         if self.flat or module.in_channels != self.shape[0]:
@@ -144,6 +148,8 @@ class _Builder:
             raise UnsupportedError(f"{name} flattens some dimensions only")
         if self.layers:
             self.layers[-1] = replace(self.layers[-1], flattened=True)
+        else:
+            self.flat_source = True
         self.shape, self.flat = (prod(self.shape), 1, 1), True
 
     def logarithm(self, name: str, module: nn.LogSoftmax) -> None:
@@ -171,7 +177,7 @@ def read_network(workload: Workload) -> Network:
     if not isinstance(workload.loss, str) or workload.loss not in _LOSSES:
         raise UnsupportedError(f"the loss is {workload.loss!r}; native ones are {', '.join(_LOSSES)}")
     builder = _Builder(*_source(workload.clients.pool.x.shape[1:]))
-    source = builder.shape
+    source, builder.flat_source = builder.shape, builder.flat
     seen: set[int] = set()
     for name, module in _parts(workload.model, ""):
         if id(module) in seen and any(True for _ in module.parameters()):
@@ -183,7 +189,8 @@ def read_network(workload: Workload) -> Network:
     if loss == records.NLL and builder.log_softmax:
         loss = records.CROSS_ENTROPY  # the same function of what comes before LogSoftmax
     layers, outputs = tuple(builder.layers), builder.shape[0]
-    return Network(layers, outputs, loss, builder.log_softmax, _profiled(workload, builder), source)
+    profiled = _profiled(workload, builder)
+    return Network(layers, outputs, loss, builder.log_softmax, profiled, source, builder.flat_source)
 
 
 def _source(shape: tuple[int, ...]) -> tuple[Shape, bool]:
@@ -201,7 +208,8 @@ def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
         return
     if module._forward_hooks or module._forward_pre_hooks:
         raise UnsupportedError(f"{name or 'the model'} has forward hooks")
-    for child, part in module.named_children():
+    for child, part in module._modules.items():  # named_children() leaves out a module's second use
+        assert part is not None
         yield from _parts(part, f"{name}.{child}" if name else child)
 
 

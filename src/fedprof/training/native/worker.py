@@ -89,6 +89,11 @@ class Workbench:
         seat.set({"step_count": len(network.layers)})
         return float(seat.job["loss"]), self._moments(seat, len(rows), profile)
 
+    def gradient(self, worker: int) -> Vector:
+        """The packed gradient a worker's last batch left behind."""
+        size = self._layout.packing.size
+        return self._seat(worker).arena[size : 2 * size]
+
     def _moments(self, seat: _Seat, count: int, profile: bool) -> Moments:
         q = self._layout.network.layers[self._layout.network.profiled].shape[0]
         moments = Moments(q)
