@@ -19,6 +19,7 @@ LAYERS = (
     {"tasks"},
     {"simulation"},
     {"flower", "report"},
+    {"reproduction"},
     {"cli"},
 )
 LEVEL = {part: level for level, parts in enumerate(LAYERS) for part in parts}
