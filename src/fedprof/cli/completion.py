@@ -23,3 +23,10 @@ def sources(incomplete: str) -> list[str]:
     from fedprof.data.catalogue import SOURCES
 
     return [name for name in SOURCES if name.startswith(incomplete)]
+
+
+def figures(incomplete: str) -> list[str]:
+    """Names of figures."""
+    from fedprof.cli.figure import FIGURES
+
+    return [name for name in FIGURES if name.startswith(incomplete)]

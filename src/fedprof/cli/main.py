@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedprof import __version__
-from fedprof.cli import catalogue, compare, costs, interrupt, report, run
+from fedprof.cli import catalogue, compare, costs, figure, interrupt, report, reproduce, run
 from fedprof.errors import FedProfError, SettingsError
 
 WRONG_USE, FAILED = 2, 1
@@ -46,6 +46,8 @@ def root(
 run.register(app)
 compare.register(app)
 report.register(app)
+figure.register(app)
+reproduce.register(app)
 catalogue.register(app)
 costs.register(app)
 

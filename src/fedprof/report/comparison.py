@@ -60,6 +60,11 @@ class Comparison:
         """The accuracy whose costs are reported."""
         return next(self.runs).goal
 
+    @property
+    def modes(self) -> list[str]:
+        """How its series aggregate, full first; a Flower run says its base strategy instead."""
+        return list(dict.fromkeys(series.aggregation for series in self.series))
+
     def group(self, mode: str) -> list[Series]:
         """The series that aggregate in one mode."""
         return [series for series in self.series if series.aggregation == mode]
@@ -93,7 +98,8 @@ def _who(run: Stored) -> tuple[str, str]:
 def _rank(series: Series) -> tuple[int, int, str]:
     order = list(NAMES)
     place = order.index(series.algorithm) if series.algorithm in order else len(order)
-    return (MODES.index(series.aggregation), place, series.label)
+    mode = MODES.index(series.aggregation) if series.aggregation in MODES else len(MODES)
+    return (mode, place, series.label)
 
 
 def _names(tasks: Sequence[Sequence[Stored]]) -> set[str]:

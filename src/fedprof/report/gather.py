@@ -43,11 +43,13 @@ class Band:
 
 
 def accuracy(series: Series, against: Against) -> Band | None:
-    """The band of a series, as far as all its runs go; None where no accuracy is recorded."""
+    """The band of a series, as far as all its runs go; None where no accuracy, or no cost, is recorded."""
     curves = [curve for run in series.runs if len((curve := _curve(run, against))[0])]
     if not curves:
         return None
     end = min(x[-1] for x, _ in curves)
+    if not end:
+        return None
     grid = curves[0][0][curves[0][0] <= end] if against == "rounds" else np.linspace(0, end, GRID)
     values = np.stack([_at(grid, x, y) for x, y in curves])
     spread = values.std(axis=0, ddof=1) if len(values) > 1 else np.zeros(len(grid))

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from fedprof.report import gather
-from fedprof.report.comparison import MODES, Comparison, Series
+from fedprof.report.comparison import Comparison, Series
 from fedprof.report.gather import Against, Band
 from fedprof.report.palette import PHASES, Style, kind_colour
 from fedprof.report.stored import Stored
@@ -53,7 +53,7 @@ def accuracy(comparison: Comparison, styles: Mapping[str, Style], against: Again
     if goal is not None:
         layout |= {"shapes": [_level(goal)], "annotations": [_level_name(goal, f"goal {goal:g}")]}
     panels = []
-    for mode in MODES:
+    for mode in comparison.modes:
         mine = [(series, band) for series, band in bands if series.aggregation == mode]
         data = [trace for series, band in mine for trace in _curve(series.label, band, styles[series.label])]
         panels += [Plot(f"{mode} aggregation", data, layout, 320)] if data else []

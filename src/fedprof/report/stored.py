@@ -13,7 +13,18 @@ from fedprof.errors import StoreError
 from fedprof.simulation.store import ClientRow, RoundRow, Store
 from fedprof.simulation.summary import JOULES_A_WATT_HOUR, SECONDS_A_MINUTE, first_at
 
-QUALITY = ("normal", "noise", "duplicated", "missing", "pixel", "mislabelled", "blur", "irrelevant", "polluted")
+QUALITY = (
+    "normal",
+    "unknown",
+    "noise",
+    "duplicated",
+    "missing",
+    "pixel",
+    "mislabelled",
+    "blur",
+    "irrelevant",
+    "polluted",
+)
 """Kinds of client data, best quality first; kinds not named here come last."""
 CHOICES = ("algorithm", "seed", "algorithms")
 """What may differ between the runs of one comparison."""

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from fedprof.report import numbers
-from fedprof.report.comparison import MODES, Comparison, Series
+from fedprof.report.comparison import Comparison, Series
 from fedprof.report.numbers import Spread
 
 COLUMNS = ("Best accuracy", "Rounds", "Time (min)", "Energy (Wh)")
@@ -64,8 +64,8 @@ class Table:
     @classmethod
     def of(cls, comparison: Comparison) -> Table:
         """Sum a comparison up."""
-        groups = [(mode, tuple(Row.of(series) for series in comparison.group(mode))) for mode in MODES]
-        return cls(comparison.title, comparison.goal, tuple(group for group in groups if group[1]))
+        groups = [(mode, tuple(Row.of(series) for series in comparison.group(mode))) for mode in comparison.modes]
+        return cls(comparison.title, comparison.goal, tuple(groups))
 
     def lines(self, rows: Sequence[Row], between: str = " ± ") -> list[Line]:
         """Write a group's rows."""

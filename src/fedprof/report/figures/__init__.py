@@ -1,0 +1,1 @@
+"""The paper's figures, drawn with Matplotlib for print: one module each."""
