@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from fedprof import __version__
-from fedprof.cli import catalogue, compare, costs, figure, interrupt, report, reproduce, run
+from fedprof.cli import audit, catalogue, compare, costs, data, figure, interrupt, report, reproduce, run
 from fedprof.errors import FedProfError, SettingsError
 
 WRONG_USE, FAILED = 2, 1
@@ -47,6 +47,8 @@ run.register(app)
 compare.register(app)
 report.register(app)
 figure.register(app)
+audit.register(app)
+data.register(app)
 reproduce.register(app)
 catalogue.register(app)
 costs.register(app)
