@@ -55,9 +55,7 @@ def test_energy_is_power_times_time():
     assert joules.download[1] + joules.upload[1] == pytest.approx(0.75 * (seconds.download[1] + seconds.upload[1]))
     assert joules.training[1] == pytest.approx(0.7 * 2.0**3 * seconds.training[1])  # eq:E_train
     assert joules.profiling[1] == pytest.approx(0.7 * 2.0**3 * seconds.profiling[1])  # eq:E_RP
-    assert joules.total[0] == pytest.approx(
-        0.75 * (3 * DOWNLOAD + 8 * 8 * 84 / (RATE / 2)) + 0.7 * 6 * EPOCH
-    )
+    assert joules.total[0] == pytest.approx(0.75 * (3 * DOWNLOAD + 8 * 8 * 84 / (RATE / 2)) + 0.7 * 6 * EPOCH)
 
 
 def test_the_first_profile_needs_no_model_on_the_air():

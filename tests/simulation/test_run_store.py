@@ -30,7 +30,10 @@ def store(tmp_path):
 
 def test_what_is_written_is_read_back(store):
     row = RoundRow(1, 0.5, 0.7, 0.6, 0.01, 30.0, 60.0, 5.0, 9.0, 2, 1)
-    parts = [ParticipationRow(1, 0, 1, 1, 0.25, 0.5, None, 1, 2, 3, 4, 5, 6, 7, 8, "crashed"), ParticipationRow(1, 1, 0)]
+    parts = [
+        ParticipationRow(1, 0, 1, 1, 0.25, 0.5, None, 1, 2, 3, 4, 5, 6, 7, 8, "crashed"),
+        ParticipationRow(1, 1, 0),
+    ]
     store.record(row, iter(parts), STATE, wall_seconds=1.5)
     store.close()
     again = Store.open(store.path, read_only=True)
