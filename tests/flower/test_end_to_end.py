@@ -109,7 +109,7 @@ def test_the_secure_federation_trains_refuses_strangers_and_leaves_nothing_behin
 
 
 def all_processes():
-    return [folder for folder in Path("/proc").glob("[0-9]*")]
+    return list(Path("/proc").glob("[0-9]*"))
 
 
 def cmdline(folder):

@@ -54,10 +54,10 @@ def flatten_like(arrays: ArrayRecord, wanted: ArrayRecord) -> Vector:
 
 def load(model: nn.Module, arrays: ArrayRecord) -> None:
     """Write a record into a model, by name; one made from a list of arrays (names "0", "1", ...) by position."""
-    state = arrays.to_torch_state_dict()
+    state: dict[str, Any] = dict(arrays.to_torch_state_dict())
     names = list(model.state_dict())
     if list(state) == [str(position) for position in range(len(names))]:
-        state = dict(zip(names, state.values(), strict=True))  # type: ignore[assignment]
+        state = dict(zip(names, state.values(), strict=True))
     model.load_state_dict(state)
 
 

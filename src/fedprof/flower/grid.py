@@ -48,15 +48,18 @@ class SomeNodes(Grid):
 
     def push_messages(self, messages: Iterable[Message]) -> Iterable[str]:
         """Hand on."""
-        return self._grid.push_messages(messages)
+        ids: Iterable[str] = self._grid.push_messages(messages)
+        return ids
 
     def pull_messages(self, message_ids: Iterable[str]) -> Iterable[Message]:
         """Hand on."""
-        return self._grid.pull_messages(message_ids)
+        replies: Iterable[Message] = self._grid.pull_messages(message_ids)
+        return replies
 
     def send_and_receive(self, messages: Iterable[Message], *, timeout: float | None = None) -> Iterable[Message]:
         """Hand on."""
-        return self._grid.send_and_receive(messages, timeout=timeout)
+        replies: Iterable[Message] = self._grid.send_and_receive(messages, timeout=timeout)
+        return replies
 
 
 def wait_for_nodes(grid: Grid, wanted: int, timeout: float) -> list[int]:

@@ -125,7 +125,9 @@ class FedProf(Strategy):
         self.going.hear(replies, own.weighted_by(self.base))
         if not self.going.heard:
             raise FederationError(f"round {server_round}: no client's answer can be used ({self.going.reasons()})")
-        return self.base.aggregate_train(server_round, self.going.usable())
+        combined: tuple[ArrayRecord | None, MetricRecord | None]
+        combined = self.base.aggregate_train(server_round, self.going.usable())
+        return combined
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
