@@ -15,6 +15,7 @@ from fedprof.models.registry import create
 from fedprof.models.weights import flatten, load, trainable_size
 from fedprof.training.engine import Recipe
 from fedprof.training.torch_engine import TorchEngine
+from fedprof.training.torch_flat import FlatModel
 
 PLAIN = Recipe(epochs=2, batch=8, rate=0.05)
 RECIPES = {
@@ -142,6 +143,16 @@ def test_the_channels_last_format_changes_nothing_but_rounding(momentum):
     np.testing.assert_allclose(plain.weights, last.weights, rtol=1e-3, atol=1e-5)
     engine = TorchEngine(work, channels_last=True)
     assert np.array_equal(engine.train(flatten(work.model), 1, [0], recipe)[0].weights, last.weights)
+
+
+@pytest.mark.parametrize("channels_last", [False, True])
+def test_every_tensor_starts_at_a_boundary_that_gpu_kernels_accept(channels_last):
+    work = cases.normalised()
+    model = FlatModel(work.model, torch.device("cpu"), channels_last)
+    model.load(flatten(work.model))
+    offsets = [view.storage_offset() * view.element_size() for view in model.views(model.flat)]
+    assert not any(offset % 64 for offset in offsets)
+    assert np.array_equal(model.weights(), flatten(work.model))
 
 
 def test_the_workloads_own_model_is_never_touched():
