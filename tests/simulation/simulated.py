@@ -8,11 +8,10 @@ from fedprof.algorithms.base import Population, Selection
 from fedprof.core.profile import Profile
 from fedprof.simulation.costs import CostModel
 from fedprof.simulation.federation import Federation
-from fedprof.simulation.fleet import Devices
+from fedprof.simulation.fleet import Devices, devices
 from fedprof.simulation.run import Run
 from fedprof.simulation.start import client_rows, facts, federation
 from fedprof.simulation.store import Store
-from fedprof.simulation.fleet import devices
 from fedprof.tasks.load import plan
 from fedprof.tasks.settings import Conditions, Costs
 from fedprof.tasks.task import build
