@@ -270,5 +270,11 @@ def test_flowers_own_timeout_is_used_where_none_is_given():
     assert {message.metadata.ttl for message, _ in grid.sent} == {23.0}
 
 
+@pytest.mark.parametrize("timeout", [0, -1.0, float("nan")])
+def test_a_timeout_is_more_than_nothing(timeout):
+    with pytest.raises(SettingsError, match="timeout is"):
+        fedprof(timeout=timeout)
+
+
 def test_it_is_a_flower_strategy():
     assert issubclass(FedProf, Strategy)

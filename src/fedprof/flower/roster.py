@@ -58,24 +58,20 @@ class Roster:
         """Take note of how many samples a client holds, if it could say."""
         self.samples[client] = samples or self.samples[client]
 
-    def admit(self, introductions: Mapping[int, Answer]) -> list[int]:
-        """Take in nodes by what they said of themselves; return the clients that are new."""
-        before = len(self)
+    def admit(self, introductions: Mapping[int, Answer]) -> None:
+        """Take in nodes by what they said of themselves."""
+        known, connected = {name: client for client, name in enumerate(self.names)}, set(self._client_at.values())
         for node, answer in sorted(introductions.items(), key=lambda pair: _by_name(pair[1].name, pair[0])):
-            client = self._index(answer)
-            if client in self._client_at.values():
+            client = known.setdefault(answer.name, len(self))
+            if client == len(self):
+                self.names.append(answer.name)
+                self.samples.append(0)
+            if client in connected:
                 LOG.warning("Node %d says it is '%s', but that client is connected: it is left out", node, answer.name)
             else:
                 self._client_at[node] = client
-        return list(range(before, len(self)))
-
-    def _index(self, answer: Answer) -> int:
-        if answer.name not in self.names:
-            self.names.append(answer.name)
-            self.samples.append(0)
-        client = self.names.index(answer.name)
-        self.note(client, answer.samples)
-        return client
+                connected.add(client)
+                self.note(client, answer.samples)
 
 
 def introduction(node: int, outcome: RecordDict | Error | None) -> Answer | None:

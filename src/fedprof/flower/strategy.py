@@ -67,6 +67,8 @@ class FedProf(Strategy):
         self.members = Members(self.algorithm, ways.make(matching), maker, layer, seed)
         self.cohort, self.seed = _checked_cohort(cohort), seed
         self.store, self.resume = store, resume
+        if timeout is not None and not timeout > 0:
+            raise SettingsError(f"timeout is {timeout!r}: give the seconds that a round may take, more than 0")
         self.timeout = timeout
         self.patience = TIMEOUT if timeout is None else timeout
         """Seconds that are waited for nodes, in this run."""
