@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -122,16 +123,20 @@ def test_a_wrong_vector_width_is_refused(monkeypatch):
     machine.widest.cache_clear()
 
 
-def test_compiling_is_announced_once(monkeypatch):
-    from fedprof.training.native import worker
-
-    said = []
-    monkeypatch.setattr(worker, "_compiled", lambda *_: bool(said))
-    from native_cases import flat
-
-    work = workload(nn.Sequential(nn.Linear(4, 3)), (4,), outputs=3, loss="ce")
-    engine = NativeEngine(work, 1, on_compile=said.append)
+def test_compiling_is_announced_once():
+    """In a process of its own, where nothing has been compiled or fetched yet."""
+    code = """
+from torch import nn
+from fedprof.training.native.engine import NativeEngine
+from native_cases import flat, workload
+said = []
+work = workload(nn.Sequential(nn.Linear(4, 3)), (4,), outputs=3, loss="ce")
+for workers in (1, 2):
+    engine = NativeEngine(work, workers, on_compile=said.append)
+    assert len(said) == workers - 1
     engine.evaluate(flat(work.model))
     engine.evaluate(flat(work.model))
-    assert len(said) == 1
-    assert "compiled once" in said[0]
+    assert len(said) == 1 and "compiled once" in said[0]
+"""
+    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

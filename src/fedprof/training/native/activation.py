@@ -31,11 +31,11 @@ def activate(width, job, step, source, source_plane, source_row):  # type: ignor
     """Write the activated source to y; the two may be the same place."""
     arena, lanes = job.arena, lanes_of(width)
     zero = splat(width, np.float32(0.0))
-    for channel in range(step.outputs):
-        for row in range(step.out_rows):
+    for channel in range(step.run_planes):
+        for row in range(step.run_rows):
             x = source + channel * source_plane + row * source_row
             y = step.y + channel * step.y_plane + row * step.y_row
-            for lane in range(0, step.out_columns * job.width, lanes):
+            for lane in range(0, step.run_length, lanes):
                 value = load(width, arena, x + lane)
                 if step.activation == RELU:
                     value = pick(zero > value, zero, value)
@@ -51,18 +51,28 @@ def activation_gradient(width, job, step):  # type: ignore[no-untyped-def]
     """Turn the gradient of y into that of the value before the activation, in place."""
     if step.activation == NONE:
         return
-    arena, lanes = job.arena, lanes_of(width)
-    zero, one = splat(width, np.float32(0.0)), splat(width, np.float32(1.0))
-    for channel in range(step.outputs):
-        for row in range(step.out_rows):
+    for channel in range(step.run_planes):
+        for row in range(step.run_rows):
             y = step.y + channel * step.y_plane + row * step.y_row
             g = step.g + channel * step.g_plane + row * step.g_row
-            for lane in range(0, step.out_columns * job.width, lanes):
-                value, gradient = load(width, arena, y + lane), load(width, arena, g + lane)
-                if step.activation == RELU:
-                    gradient = pick(value > zero, gradient, zero)
-                elif step.activation == TANH:
-                    gradient = gradient * (one - value * value)
-                else:
-                    gradient = gradient * value * (one - value)
-                store(arena, g + lane, gradient)
+            if step.activation == RELU:
+                _relu_gradient(width, job.arena, y, g, step.run_length)
+            else:
+                _smooth_gradient(width, job.arena, y, g, step.run_length, step.activation)
+
+
+@njit
+def _relu_gradient(width, arena, y, g, length):  # type: ignore[no-untyped-def]
+    zero = splat(width, np.float32(0.0))
+    for lane in range(0, length, lanes_of(width)):
+        value, gradient = load(width, arena, y + lane), load(width, arena, g + lane)
+        store(arena, g + lane, pick(value > zero, gradient, zero))
+
+
+@njit
+def _smooth_gradient(width, arena, y, g, length, activation):  # type: ignore[no-untyped-def]
+    one = splat(width, np.float32(1.0))
+    for lane in range(0, length, lanes_of(width)):
+        value, gradient = load(width, arena, y + lane), load(width, arena, g + lane)
+        slope = one - value * value if activation == TANH else value * (one - value)
+        store(arena, g + lane, gradient * slope)

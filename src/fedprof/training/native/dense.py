@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import numpy as np
 from numba import njit
 
-from fedprof.training.native.convolution import NO_FLOOR, add_sum
+from fedprof.training.native.convolution import NO_FLOOR
 from fedprof.training.native.tile import product
-from fedprof.training.native.vectors import get, lanes_of, put, whole
+from fedprof.training.native.vectors import lanes_of, load, splat, store, transpose, whole
 
 
 @njit(inline="always")
@@ -30,18 +31,31 @@ def dense_input_gradient(width, job, step):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def dense_weight_gradient(width, job, step, add):  # type: ignore[no-untyped-def]
-    """Gradients of weights and biases, added to the old ones if ``add``."""
+def dense_weight_gradient(width, wide, job, step, add):  # type: ignore[no-untyped-def]
+    """Gradients of weights and biases, added to the old ones if ``add``; vectors run along the outputs here."""
     samples, arena = job.width, job.arena
-    for output in range(step.outputs):
-        for sample in range(samples):
-            put(arena, step.transposed + sample * step.w_row + output, get(arena, step.g + output * samples + sample))
+    _transpose_gradient(width, job, step)
     product(
-        width, arena, step.dw, step.w_row, step.inputs, step.w_row, step.transposed, step.w_row, lanes_of(width),
+        wide, arena, step.dw, step.w_row, step.inputs, step.w_row, step.transposed, step.w_row, lanes_of(wide),
         step.x, samples, whole(1), job.zeros, whole(0), job.tables, whole(1), samples, add, NO_FLOOR,
     )  # fmt: skip
     if step.has_bias:
-        for output in range(step.outputs):
-            if not add:
-                put(arena, step.dbias + output, 0.0)
-            add_sum(width, arena, step.dbias + output, step.g + output * samples, 0, 1, samples)
+        _bias_gradient(wide, job, step, add)
+
+
+@njit
+def _transpose_gradient(width, job, step):  # type: ignore[no-untyped-def]
+    lanes = lanes_of(width)
+    for output in range(0, step.outputs, lanes):
+        for sample in range(0, job.width, lanes):
+            target = step.transposed + sample * step.w_row + output
+            transpose(width, job.arena, step.g + output * job.width + sample, job.width, target, step.w_row)
+
+
+@njit
+def _bias_gradient(width, job, step, add):  # type: ignore[no-untyped-def]
+    for output in range(0, step.w_row, lanes_of(width)):
+        total = load(width, job.arena, step.dbias + output) if add else splat(width, np.float32(0.0))
+        for sample in range(job.width):
+            total = total + load(width, job.arena, step.transposed + sample * step.w_row + output)
+        store(job.arena, step.dbias + output, total)

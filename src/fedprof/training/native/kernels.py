@@ -24,15 +24,18 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compiled
-def train(width, address):  # type: ignore[no-untyped-def]
-    """Train one client; its weights are left at the start of the arena, its first epoch's loss in the job."""
+def train(width, wide, address):  # type: ignore[no-untyped-def]
+    """Train one client; ``wide`` is the widest vector, for loops over weights rather than samples.
+
+    The weights are left at the start of the arena, the first epoch's loss in the job.
+    """
     job = job_at(address)
-    _start(width, job)
+    _start(wide, job)
     total = 0.0
     for epoch in range(job.epochs):
         for first in range(0, job.samples, job.batch):
             batch = min(job.batch, job.samples - first)
-            loss = _learn(width, job, epoch * job.samples + first, batch)
+            loss = _learn(width, wide, job, epoch * job.samples + first, batch)
             if epoch == 0:
                 total += loss
     job.loss = total / job.samples
@@ -63,7 +66,7 @@ def _start(width, job):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _learn(width, job, start, batch):  # type: ignore[no-untyped-def]
+def _learn(width, wide, job, start, batch):  # type: ignore[no-untyped-def]
     """One step of SGD on one batch, in pieces the arena holds; returns the batch's summed loss."""
     last = step_at(job.steps, job.step_count - 1)
     total = 0.0
@@ -73,11 +76,11 @@ def _learn(width, job, start, batch):  # type: ignore[no-untyped-def]
         forward(width, job, count, whole(0))
         total += batch_loss(width, job, last, start + piece, count)
         loss_gradient(width, job, last, start + piece, count, batch)
-        backward(width, job, whole(piece > 0))
+        backward(width, wide, job, whole(piece > 0))
     if job.momentum == 0.0 and job.decay == 0.0 and job.proximal == 0.0:
-        _descend(width, job)
+        _descend(wide, job)
     else:
-        _descend_with(width, job)
+        _descend_with(wide, job)
     return total
 
 

@@ -123,12 +123,14 @@ class Layout:
         self._end = round_up(start + floats)
         return start
 
-    def _map(self, shape: Shape, padding: Pair = (0, 0), *, contiguous: bool = False) -> Map:
+    def _map(self, shape: Shape, padding: Pair = (0, 0), *, contiguous: bool = False, spare: bool = False) -> Map:
         channels, rows, columns = shape
         row = (columns + 2 * padding[1]) * self.width
         plane = (rows + 2 * padding[0]) * row
         if not contiguous and plane // self.lanes % 2 == 0:
             plane += self.lanes  # planes a power of two apart would share a few lines of cache
+        if spare:
+            channels = round_up(channels)  # rows of zeros, so that whole blocks can be transposed
         return Map(self._take(channels * plane) + padding[0] * row + padding[1] * self.width, plane, row)
 
     def _fill(self) -> None:
@@ -140,9 +142,10 @@ class Layout:
             step = self.steps[index]
             following = self.network.layers[index + 1 : index + 2]
             y = self._map(layer.shape, following[0].padding if following else (0, 0), contiguous=layer.flattened)
-            g = self._map(layer.shape, contiguous=layer.flattened)
+            g = self._map(layer.shape, contiguous=layer.flattened, spare=layer.kind == records.DENSE)
             _set_map(step, "x", x), _set_map(step, "dx", dx), _set_map(step, "y", y), _set_map(step, "g", g)
             self._common(step, layer, index)
+            self._runs(step, layer, [y, g, *([x] if layer.kind == records.COPY else [])])
             step["wants_dx"] = learns
             if layer.kind == records.CONVOLUTION:
                 self._convolution(step, layer, x, y, g)
@@ -162,6 +165,13 @@ class Layout:
         }  # fmt: skip
         for name, value in values.items():
             step[name] = value
+
+    def _runs(self, step: np.void, layer: Layer, maps: list[Map]) -> None:
+        channels, rows, columns = layer.shape
+        row, plane = columns * self.width, rows * columns * self.width
+        unbroken = all((place.row, place.plane) == (row, plane) for place in maps)
+        runs = (1, 1, channels * plane) if unbroken else (channels, rows, row)
+        step["run_planes"], step["run_rows"], step["run_length"] = runs
 
     def _pooling(self, step: np.void, layer: Layer) -> None:
         assert layer.pool and layer.pool_stride

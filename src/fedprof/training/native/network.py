@@ -72,13 +72,13 @@ def _convolution_forward(width, job, step, floor, profiled):  # type: ignore[no-
 
 
 @njit(inline="always")
-def backward(width, job, add):  # type: ignore[no-untyped-def]
+def backward(width, wide, job, add):  # type: ignore[no-untyped-def]
     """Gradients of all weights from the gradient of the outputs, added to the old ones if ``add``."""
     for index in range(job.step_count - 1, -1, -1):
         step = step_at(job.steps, index)
         activation_gradient(width, job, step)
         if step.kind == DENSE:
-            dense_weight_gradient(width, job, step, add)
+            dense_weight_gradient(width, wide, job, step, add)
             if step.wants_dx:
                 dense_input_gradient(width, job, step)
         elif step.kind == CONVOLUTION:

@@ -9,6 +9,13 @@ from fedprof.training.native.vectors import lanes_of, load, pick, splat, store
 
 
 @njit
+def _challenge(width, arena, at, number, best, cell):  # type: ignore[no-untyped-def]
+    value = load(width, arena, at)
+    wins = value > best
+    return pick(wins, value, best), pick(wins, splat(width, number), cell)
+
+
+@njit
 def max_pool_rows(width, job, step, x, x_plane, x_row, first, rows, floor):  # type: ignore[no-untyped-def]
     """Make some rows of the pooled map from ``x``, where the first window begins; remember each winner's cell."""
     lanes, samples, arena = lanes_of(width), job.width, job.arena
@@ -22,13 +29,16 @@ def max_pool_rows(width, job, step, x, x_plane, x_row, first, rows, floor):  # t
                 for lane in range(0, samples, lanes):
                     at = source + pixel * step.pool_stride_columns * samples + lane
                     best, cell = load(width, arena, at), splat(width, np.float32(0.0))
-                    number = np.float32(0.0)
-                    for i in range(step.pool_rows):
-                        for j in range(step.pool_columns):
-                            value = load(width, arena, at + i * x_row + j * samples)
-                            wins = value > best
-                            best, cell = pick(wins, value, best), pick(wins, splat(width, number), cell)
-                            number += np.float32(1.0)
+                    if step.pool_rows == 2 and step.pool_columns == 2:
+                        best, cell = _challenge(width, arena, at + samples, np.float32(1.0), best, cell)
+                        best, cell = _challenge(width, arena, at + x_row, np.float32(2.0), best, cell)
+                        best, cell = _challenge(width, arena, at + x_row + samples, np.float32(3.0), best, cell)
+                    else:
+                        number = np.float32(0.0)
+                        for i in range(step.pool_rows):
+                            for j in range(step.pool_columns):
+                                best, cell = _challenge(width, arena, at + i * x_row + j * samples, number, best, cell)
+                                number += np.float32(1.0)
                     store(arena, target + pixel * samples + lane, pick(least > best, least, best))
                     store(arena, memory + pixel * samples + lane, cell)
 
@@ -47,6 +57,12 @@ def max_pool_gradient_rows(width, job, step, dx, dx_plane, dx_row, first, rows):
                 for lane in range(0, samples, lanes):
                     gradient = load(width, arena, source + pixel * samples + lane)
                     cell = load(width, arena, memory + pixel * samples + lane)
+                    if step.pool_rows == 2 and step.pool_columns == 2:
+                        at = target + pixel * step.pool_stride_columns * samples + lane
+                        for number in range(4):
+                            part = pick(cell == splat(width, np.float32(number)), gradient, nothing)
+                            store(arena, at + (number // 2) * dx_row + (number % 2) * samples, part)
+                        continue
                     number = np.float32(0.0)
                     for i in range(step.pool_rows):
                         for j in range(step.pool_columns):

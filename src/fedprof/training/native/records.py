@@ -34,6 +34,7 @@ STEP = np.dtype(
         "dx", "dx_plane", "dx_row",
         "inputs", "outputs",  # channels, or features of a dense layer
         "in_rows", "in_columns", "out_rows", "out_columns",  # of y: after pooling
+        "run_planes", "run_rows", "run_length",  # the same for work element by element: one run where nothing lies between
         "w", "w_row", "bias", "has_bias", "dw", "dbias",
         "kernel_rows", "kernel_columns", "stride_rows", "stride_columns",
         # A convolution's own output, before pooling, made some rows at a time; its gradient likewise.
@@ -56,7 +57,8 @@ JOB = np.dtype(
         "parameters",  # floats of packed weights, at offset 0; gradients follow, then velocities
         "velocity",
         "pool", "pool_kind", "features", "x", "x_plane", "x_row", "channels", "rows", "columns",
-        "shift", "scale",  # addresses of one float a feature
+        "shift", "factor",  # addresses of one float a feature: (x - shift) * factor
+        "sources",  # address of one whole number a lane: where in the pool its sample starts
         "targets", "outputs", "result", "result_row",  # labels or values; classes; address and row length of outputs
         "order", "samples", "epochs", "batch",
         "received",  # address of the packed weights training starts from

@@ -20,7 +20,7 @@ class Source:
     x: NDArray[np.generic]
     targets: NDArray[np.generic]
     shift: NDArray[np.float32]
-    scale: NDArray[np.float32]
+    factor: NDArray[np.float32]
 
     @classmethod
     def of(cls, samples: Samples, network: Network, owner: str) -> Source:
@@ -31,7 +31,7 @@ class Source:
             np.ascontiguousarray(x),
             _targets(samples, network, owner),
             _per_feature(samples.shift, shape),
-            _per_feature(samples.scale, shape),
+            1 / _per_feature(samples.scale, shape),
         )
 
     def fields(self) -> dict[str, int]:
@@ -41,7 +41,7 @@ class Source:
             "pool_kind": records.BYTES if self.x.dtype == np.uint8 else records.FLOATS,
             "features": len(self.shift),
             "shift": self.shift.ctypes.data,
-            "scale": self.scale.ctypes.data,
+            "factor": self.factor.ctypes.data,
             "targets": self.targets.ctypes.data,
         }
 

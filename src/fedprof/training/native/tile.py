@@ -8,6 +8,8 @@ fits the 16 registers of AVX2. ``correlate`` serves a convolution's weight gradi
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from llvmlite import ir
@@ -16,7 +18,7 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from fedprof.training.native.machine import WidthType, registers
-from fedprof.training.native.vectors import FLOAT, LONG, across_value, fma_value, lanes_of, pointer, splat_value
+from fedprof.training.native.vectors import FLOAT, LONG, across_value, fma_value, lanes_of, splat_value
 
 OUTPUTS = 6
 """Outputs in a tile of two vectors; twice as many in a tile of one."""
@@ -41,6 +43,58 @@ def _switch(builder: Any, key: Any, cases: dict[int, Any]) -> None:
     builder.position_at_end(end)
 
 
+@contextmanager
+def _repeat(builder: Any, count: Any, *moving: tuple[Any, Any]) -> Iterator[list[Any]]:
+    """Emit a loop over ``count`` (perhaps none) in which addresses move: pairs of the first and a step in bytes.
+
+    LLVM may not see how they move. Left to itself it unrolls the loop and gives every access an induction variable of
+    its own, more than there are registers; this way an access is one addressing mode.
+    """
+    before, body, end = builder.block, builder.append_basic_block("body"), builder.append_basic_block("end")
+    builder.cbranch(builder.icmp_signed(">", count, LONG(0)), body, end)
+    builder.position_at_end(body)
+    variables = [builder.phi(LONG) for _ in range(len(moving) + 1)]
+    steps = [LONG(-1), *(step for _, step in moving)]
+    for variable, first in zip(variables, [count, *(first for first, _ in moving)], strict=True):
+        variable.add_incoming(first, before)
+    yield variables[1:]
+    following = [_opaque(builder, builder.add(v, step)) for v, step in zip(variables, steps, strict=True)]
+    for variable, value in zip(variables, following, strict=True):
+        variable.add_incoming(value, builder.block)
+    builder.cbranch(builder.icmp_signed("!=", following[0], LONG(0)), body, end)
+    builder.position_at_end(end)
+
+
+def _opaque(builder: Any, value: Any) -> Any:
+    return builder.asm(ir.FunctionType(LONG, [LONG]), "", "=r,0", [value], False)
+
+
+def _read(builder: Any, address: Any, kind: Any) -> Any:
+    return builder.load(builder.inttoptr(address, kind.as_pointer()), align=8 if kind == LONG else 4)
+
+
+def _write(builder: Any, value: Any, address: Any) -> None:
+    builder.store(value, builder.inttoptr(address, value.type.as_pointer()), align=4)
+
+
+def _bytes(builder: Any, floats: Any) -> Any:
+    return builder.shl(floats, LONG(2))
+
+
+def _multiples(builder: Any, step: Any, count: int) -> list[Any]:
+    return [builder.mul(step, LONG(number)) for number in range(count)]
+
+
+def _named(builder: Any, names: Sequence[str], arguments: Any) -> dict[str, Any]:
+    """Arguments by name; offsets and steps in floats become addresses and steps in bytes."""
+    values = dict(zip(names, cgutils.unpack_tuple(builder, arguments), strict=True))
+    for name in values.keys() - _NOT_FLOATS:
+        values[name] = _bytes(builder, values[name])
+    for name in values.keys() & _OFFSETS:
+        values[name] = builder.add(values[name], values["arena"])
+    return values
+
+
 class _Sums:
     """Sums of a tile, rows x columns of vectors; LLVM keeps them in registers."""
 
@@ -60,6 +114,8 @@ class _Sums:
 
 # -- outputs x vectors --------------------------------------------------------------------------------------------------
 
+_NOT_FLOATS = {"arena", "taps", "tap_count", "n", "add", "floor", "rows", "pixels", "vectors"}
+_OFFSETS = {"out", "x", "w", "bias", "grad", "dy"}
 _TILE_ARGS = (
     "arena", "out", "out_step", "x", "second", "w", "w_out", "bias", "bias_step",
     "taps", "tap_count", "n", "x_step", "w_step", "add", "floor",
@@ -67,53 +123,48 @@ _TILE_ARGS = (
 
 
 def _emit_tile(builder: Any, a: dict[str, Any], lanes: int, rows: int, columns: int) -> None:
-    arena, kind = a["arena"], ir.VectorType(FLOAT, lanes)
     sums = _Sums(builder, rows, columns, lanes)
-    for row in range(rows):
-        at = builder.add(a["bias"], builder.mul(a["bias_step"], LONG(row)))
-        first = splat_value(builder, builder.load(pointer(builder, arena, at, FLOAT)), lanes)
+    for row, offset in enumerate(_multiples(builder, a["bias_step"], rows)):
+        first = splat_value(builder, _read(builder, builder.add(a["bias"], offset), FLOAT), lanes)
         for column in range(columns):
             sums.set(row, column, first)
-    with cgutils.for_range(builder, a["tap_count"]) as tap:
-        entry = builder.mul(tap.index, LONG(2))
-        x = builder.add(a["x"], builder.load(pointer(builder, a["taps"], entry, LONG, 8)))
-        w = builder.add(a["w"], builder.load(pointer(builder, a["taps"], builder.add(entry, LONG(1)), LONG, 8)))
-        with cgutils.for_range(builder, a["n"]) as step:
-            here = builder.add(x, builder.mul(step.index, a["x_step"]))
-            weights = builder.add(w, builder.mul(step.index, a["w_step"]))
-            places = (here, builder.add(here, a["second"]))[:columns]
-            inputs = [builder.load(pointer(builder, arena, place, kind), align=4) for place in places]
-            for row in range(rows):
-                at = builder.add(weights, builder.mul(a["w_out"], LONG(row)))
-                weight = splat_value(builder, builder.load(pointer(builder, arena, at, FLOAT)), lanes)
-                for column in range(columns):
-                    sums.add(row, column, weight, inputs[column])
-    _store_tile(builder, a, sums, rows, columns)
+    with _repeat(builder, a["tap_count"], (a["taps"], LONG(16))) as (tap,):
+        x = builder.add(a["x"], _bytes(builder, _read(builder, tap, LONG)))
+        w = builder.add(a["w"], _bytes(builder, _read(builder, builder.add(tap, LONG(8)), LONG)))
+        _emit_reduction(builder, a, sums, x, w, rows, columns)
+    _emit_end(builder, a, sums, rows, columns)
 
 
-def _store_tile(builder: Any, a: dict[str, Any], sums: _Sums, rows: int, columns: int) -> None:
-    lanes = sums.kind.count
-    places = [
-        [
-            pointer(
-                builder, a["arena"],
-                builder.add(builder.add(a["out"], builder.mul(a["out_step"], LONG(row))), LONG(column * lanes)), sums.kind,
-            )
-            for column in range(columns)
-        ]
-        for row in range(rows)
-    ]  # fmt: skip
-    with builder.if_then(builder.icmp_signed("!=", a["add"], LONG(0))):
+def _emit_reduction(builder: Any, a: dict[str, Any], sums: _Sums, x: Any, w: Any, rows: int, columns: int) -> None:
+    offsets = _multiples(builder, a["w_out"], OUTPUTS)
+    # A tile of one vector may have twice as many outputs: a second moving address serves the upper half.
+    halves = [(builder.add(w, builder.mul(a["w_out"], LONG(row))), a["w_step"]) for row in range(0, rows, OUTPUTS)]
+    with _repeat(builder, a["n"], (x, a["x_step"]), *halves) as (here, *weights):
+        places = (here, builder.add(here, a["second"]))[:columns]
+        inputs = [_read(builder, place, sums.kind) for place in places]
         for row in range(rows):
+            address = builder.add(weights[row // OUTPUTS], offsets[row % OUTPUTS])
+            weight = splat_value(builder, _read(builder, address, FLOAT), sums.kind.count)
             for column in range(columns):
-                old = builder.load(places[row][column], align=4)
-                sums.set(row, column, builder.fadd(sums.get(row, column), old))
+                sums.add(row, column, weight, inputs[column])
+
+
+def _emit_end(builder: Any, a: dict[str, Any], sums: _Sums, rows: int, columns: int) -> None:
+    """Add what was there if asked to, put the floor under it, store."""
+    lanes = sums.kind.count
+    places = {
+        (row, column): builder.add(builder.add(a["out"], offset), LONG(4 * lanes * column))
+        for row, offset in enumerate(_multiples(builder, a["out_step"], rows))
+        for column in range(columns)
+    }
+    with builder.if_then(builder.icmp_signed("!=", a["add"], LONG(0))):
+        for place, address in places.items():
+            sums.set(*place, builder.fadd(sums.get(*place), _read(builder, address, sums.kind)))
     floor = splat_value(builder, a["floor"], lanes)
-    for row in range(rows):
-        for column in range(columns):
-            value = sums.get(row, column)
-            value = builder.select(builder.fcmp_ordered("<", value, floor), floor, value)  # NaN stays NaN
-            builder.store(value, places[row][column], align=4)
+    for place, address in places.items():
+        value = sums.get(*place)
+        value = builder.select(builder.fcmp_ordered("<", value, floor), floor, value)  # NaN stays NaN
+        _write(builder, value, address)
 
 
 @intrinsic
@@ -121,7 +172,7 @@ def _tile(_context, width: WidthType, rows, columns, arguments):  # type: ignore
     lanes = width.lanes
 
     def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
-        values = dict(zip(_TILE_ARGS, cgutils.unpack_tuple(builder, args[3]), strict=True))
+        values = _named(builder, _TILE_ARGS, args[3])
 
         def case(rows: int, columns: int) -> Any:
             return lambda builder: _emit_tile(builder, values, lanes, rows, columns)
@@ -174,32 +225,29 @@ _CORRELATE_ARGS = (
 
 
 def _emit_correlate(builder: Any, a: dict[str, Any], lanes: int, channels: int, taps: int) -> None:
-    arena, kind = a["arena"], ir.VectorType(FLOAT, lanes)
     sums = _Sums(builder, channels, taps, lanes)
-    zero = ir.Constant(kind, [0.0] * lanes)
+    zero = ir.Constant(sums.kind, [0.0] * lanes)
     for channel in range(channels):
         for tap in range(taps):
             sums.set(channel, tap, zero)
-    offsets = [builder.load(pointer(builder, a["taps"], LONG(tap), LONG, 8)) for tap in range(taps)]
-    with cgutils.for_range(builder, a["rows"]) as row, cgutils.for_range(builder, a["pixels"]) as pixel:
-        dy = builder.add(a["dy"], builder.add(builder.mul(row.index, a["dy_row"]), builder.mul(pixel.index, a["dy_pixel"])))
-        x = builder.add(a["x"], builder.add(builder.mul(row.index, a["x_row"]), builder.mul(pixel.index, a["x_pixel"])))
-        with cgutils.for_range(builder, a["vectors"]) as vector:
-            lane = builder.mul(vector.index, LONG(lanes))
-            gradients = []
+    planes = _multiples(builder, a["dy_plane"], channels)
+    offsets = [_bytes(builder, _read(builder, builder.add(a["taps"], LONG(8 * tap)), LONG)) for tap in range(taps)]
+    vector = LONG(4 * lanes)
+    with (
+        _repeat(builder, a["rows"], (a["dy"], a["dy_row"]), (a["x"], a["x_row"])) as (dy_row, x_row),
+        _repeat(builder, a["pixels"], (dy_row, a["dy_pixel"]), (x_row, a["x_pixel"])) as (dy_pixel, x_pixel),
+        _repeat(builder, a["vectors"], (dy_pixel, vector), (x_pixel, vector)) as (dy, x),
+    ):
+        gradients = [_read(builder, builder.add(dy, plane), sums.kind) for plane in planes]
+        for tap in range(taps):
+            value = _read(builder, builder.add(x, offsets[tap]), sums.kind)
             for channel in range(channels):
-                at = builder.add(builder.add(dy, lane), builder.mul(a["dy_plane"], LONG(channel)))
-                gradients.append(builder.load(pointer(builder, arena, at, kind), align=4))
-            for tap in range(taps):
-                at = builder.add(builder.add(x, lane), offsets[tap])
-                value = builder.load(pointer(builder, arena, at, kind), align=4)
-                for channel in range(channels):
-                    sums.add(channel, tap, gradients[channel], value)
-    for tap in range(taps):
+                sums.add(channel, tap, gradients[channel], value)
+    for tap, offset in enumerate(_multiples(builder, a["grad_step"], taps)):
         for channel in range(channels):
-            at = builder.add(builder.add(a["grad"], builder.mul(a["grad_step"], LONG(tap))), LONG(channel))
-            place = pointer(builder, arena, at, FLOAT)
-            builder.store(builder.fadd(builder.load(place), across_value(builder, sums.get(channel, tap))), place)
+            address = builder.add(builder.add(a["grad"], offset), LONG(4 * channel))
+            total = across_value(builder, sums.get(channel, tap))
+            _write(builder, builder.fadd(_read(builder, address, FLOAT), total), address)
 
 
 @intrinsic
@@ -207,7 +255,7 @@ def _correlate_tile(_context, width: WidthType, channels, taps, arguments):  # t
     lanes = width.lanes
 
     def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
-        values = dict(zip(_CORRELATE_ARGS, cgutils.unpack_tuple(builder, args[3]), strict=True))
+        values = _named(builder, _CORRELATE_ARGS, args[3])
 
         def case(channels: int, taps: int) -> Any:
             return lambda builder: _emit_correlate(builder, values, lanes, channels, taps)

@@ -155,6 +155,7 @@ get_byte = _reader(types.uint8, BYTE, 1)
 get_long = _reader(types.int64, LONG, 8)
 get_double = _reader(types.float64, DOUBLE, 8)
 put = _writer(types.float32, FLOAT, 4)
+put_long = _writer(types.int64, LONG, 8)
 put_double = _writer(types.float64, DOUBLE, 8)
 
 
@@ -186,6 +187,41 @@ def as_pointer(_context, address):  # type: ignore[no-untyped-def]
         return builder.inttoptr(args[0], BYTE.as_pointer())
 
     return types.voidptr(types.int64), generate
+
+
+def transpose_values(builder: Any, rows: list[Any]) -> list[Any]:
+    """Columns of a square of as many vectors as they have lanes."""
+    lanes, distance = len(rows), 1
+    while distance < lanes:
+        low = [lane if not lane & distance else lanes + lane - distance for lane in range(lanes)]
+        high = [lane + distance if not lane & distance else lanes + lane for lane in range(lanes)]
+        for at in range(lanes):
+            if not at & distance:
+                pair = rows[at], rows[at | distance]
+                for place, order in ((at, low), (at | distance, high)):
+                    rows[place] = builder.shuffle_vector(*pair, ir.Constant(ir.VectorType(INT, lanes), order))
+        distance *= 2
+    return rows
+
+
+@intrinsic
+def transpose(_context, width: WidthType, arena, source, source_step, target, target_step):  # type: ignore[no-untyped-def]
+    """Transpose a square block of the arena: as many rows as there are lanes."""
+    lanes = width.lanes
+
+    def generate(context, builder, _signature, args):  # type: ignore[no-untyped-def]
+        _, arena, source, source_step, target, target_step = args
+        kind = ir.VectorType(FLOAT, lanes)
+
+        def place(start: Any, step: Any, row: int) -> Any:
+            return pointer(builder, arena, builder.add(start, builder.mul(step, LONG(row))), kind)
+
+        rows = [builder.load(place(source, source_step, row), align=4) for row in range(lanes)]
+        for row, value in enumerate(transpose_values(builder, rows)):
+            builder.store(value, place(target, target_step, row), align=4)
+        return context.get_dummy_value()
+
+    return types.void(width, *[types.int64] * 5), generate
 
 
 # -- arithmetic ---------------------------------------------------------------------------------------------------------

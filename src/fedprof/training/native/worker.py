@@ -13,7 +13,7 @@ from fedprof.core.profile import Moments
 from fedprof.training.engine import Recipe, Vector
 from fedprof.training.native import records
 from fedprof.training.native.layout import Layout, Packing
-from fedprof.training.native.machine import Width
+from fedprof.training.native.machine import Width, widest
 from fedprof.training.native.plan import Network
 from fedprof.training.native.source import Source
 
@@ -27,9 +27,11 @@ class _Seat:
         self.arena = layout.arena()
         q = layout.network.layers[layout.network.profiled].shape[0]
         self.moments = np.zeros(q * (3 + layout.width))
+        self.sources = np.zeros(layout.width, np.int64)
         self.job = np.zeros((), records.JOB)
         self.address = self.job.ctypes.data
-        self.set(constants | {"arena": self.arena.ctypes.data, "moments": self.moments.ctypes.data})
+        addresses = {name: getattr(self, name).ctypes.data for name in ("arena", "moments", "sources")}
+        self.set(constants | addresses)
 
     def set(self, fields: dict[str, Any]) -> None:
         for name, value in fields.items():
@@ -44,9 +46,10 @@ class Workbench:
         on_compile: Callable[[str], None] | None,
     ) -> None:  # fmt: skip
         self._layout = Layout(network, packing, lanes, width)
-        self._width = Width(lanes)
+        self._width, self._wide = Width(lanes), Width(widest())
         self._seats: list[_Seat | None] = [None] * workers
         self._on_compile = on_compile
+        self._compiled: set[Any] = set()
 
     def train(
         self, worker: int, packed: Vector, source: Source, order: NDArray[np.int64], samples: int, recipe: Recipe
@@ -64,7 +67,7 @@ class Workbench:
                 "proximal": recipe.proximal,
             }
         )  # fmt: skip
-        self._ready(train)(self._width, seat.address)
+        self._ready(train, self._width, self._wide)(self._width, self._wide, seat.address)
         return seat.arena[: self._layout.packing.size], float(seat.job["loss"])
 
     def look(
@@ -85,7 +88,7 @@ class Workbench:
                 "result": 0 if outputs is None else outputs.ctypes.data, "result_row": network.outputs,
             }
         )  # fmt: skip
-        self._ready(look)(self._width, seat.address)
+        self._ready(look, self._width)(self._width, seat.address)
         seat.set({"step_count": len(network.layers)})
         return float(seat.job["loss"]), self._moments(seat, len(rows), profile)
 
@@ -113,8 +116,10 @@ class Workbench:
     def _constants(self) -> dict[str, int]:
         layout, network = self._layout, self._layout.network
         channels, rows, columns = network.source
-        if (layout.x.plane, layout.x.row) == (rows * columns * layout.width, columns * layout.width):
-            channels, rows, columns = 1, 1, channels * rows * columns  # one run of features without borders
+        if layout.x.row == columns * layout.width:  # without borders a plane is one run
+            rows, columns = 1, rows * columns
+        if layout.x.plane == columns * layout.width and rows == 1:
+            channels, columns = 1, channels * columns
         return {
             "steps": layout.steps.ctypes.data, "step_count": len(network.layers), "tables": layout.tables.ctypes.data,
             "width": layout.width, "scratch": layout.scratch, "zeros": layout.zeros,
@@ -124,22 +129,20 @@ class Workbench:
             "outputs": network.outputs, "loss_kind": network.loss, "log_softmax": network.log_softmax,
         }  # fmt: skip
 
-    def _ready(self, kernel: Any) -> Callable[[Width, int], None]:
-        """Compile a kernel for this width if it is not yet; one thread does, the others wait."""
-        if not _compiled(kernel, self._width):
+    def _ready(self, kernel: Any, *widths: Width) -> Callable[..., None]:
+        """Compile a kernel for these widths if it is not yet; one thread does, the others wait."""
+        if kernel not in self._compiled:
             with _compiling:
-                if not _compiled(kernel, self._width):
+                signature = _signature(*widths)
+                if signature not in kernel.overloads:
                     if self._on_compile is not None:
                         self._on_compile("preparing the native kernels (compiled once a machine, some ten seconds)")
-                    kernel.compile(_signature(self._width))
+                    kernel.compile(signature)
+            self._compiled.add(kernel)
         return kernel  # type: ignore[no-any-return]
 
 
-def _signature(width: Width) -> tuple[Any, ...]:
+def _signature(*widths: Width) -> tuple[Any, ...]:
     from numba import int64, typeof
 
-    return typeof(width), int64
-
-
-def _compiled(kernel: Any, width: Width) -> bool:
-    return _signature(width) in kernel.overloads
+    return (*(typeof(width) for width in widths), int64)
