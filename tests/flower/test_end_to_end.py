@@ -104,7 +104,7 @@ def test_the_secure_federation_trains_refuses_strangers_and_leaves_nothing_behin
     store = Store.open(path)
     assert picks(store) == {"clinic-a": 5, "clinic-b": 5, "clinic-c": 0}
     store.close()
-    assert list(scratch.iterdir()) == []
+    assert list(scratch.glob("fedprof-secure-*")) == []
     assert not [pid for pid in map(cmdline, all_processes()) if str(scratch) in pid]
 
 

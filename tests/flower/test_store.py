@@ -1,5 +1,8 @@
 """A federation's run on disk: read like a simulator run, gone on with after a crash as if nothing had happened."""
 
+import subprocess
+import sys
+
 import pytest
 
 pytest.importorskip("flwr", reason="needs the flower extra: pip install 'fedprof[flower]'")
@@ -178,3 +181,13 @@ def test_without_a_store_nothing_is_written(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     start(fedprof(store=""), federation(3), 1)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_report_draws_it(path, tmp_path):
+    start(fedprof(store=path, name="wards"), federation(6), 3)
+    page = tmp_path / "page.html"
+    program = "from fedprof.cli.main import main; main()"
+    command = [sys.executable, "-c", program, "report", str(path), "--out", str(page)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=200, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "wards" in page.read_text(encoding="utf-8")
