@@ -106,10 +106,10 @@ class Trainer:
         self.cursor = torch.zeros(1, dtype=torch.int64, device=device)
         self.losses = torch.zeros(models, dtype=torch.float64, device=device)
         self.rate = torch.zeros((), device=device)
-        self.pull = torch.zeros(models, device=device)
-        self.parameters: list[torch.Tensor] = list(stacked.net.parameters())
-        self.anchors = [torch.zeros_like(p) for p in self.parameters] if shape.proximal else []
-        self.velocity = [torch.zeros_like(p) for p in self.parameters] if shape.momentum else []
+        self.parameters = list(stacked.net.parameters())
+        self.flat = _joined(self.parameters)
+        self.pull, self.anchor = torch.zeros_like(self.flat), torch.zeros_like(self.flat)
+        self.velocity = torch.zeros_like(self.flat)
         self.graphs: dict[int, torch.cuda.CUDAGraph] = {}
         stacked.net.train()
         if device.type == "cuda":
@@ -140,34 +140,30 @@ class Trainer:
         self.stack.load(weights)
         self.stack.net.train()
         self.rate.fill_(rate)
-        self.pull.copy_(torch.tensor(proximal))
-        for anchor, parameter in zip(self.anchors, self.parameters, strict=False):
-            anchor.copy_(parameter.detach())
-        for velocity in self.velocity:
-            velocity.zero_()
+        pull = torch.tensor(proximal, device=self.stack.device)
+        self.pull.copy_(torch.cat([pull.repeat_interleave(p[0].numel()) for p in self.parameters]))
+        self.anchor.copy_(self.flat)
+        self.velocity.zero_()
 
     def _step(self, size: int) -> None:
         rows = self.order.index_select(1, self.cursor + torch.arange(size, device=self.stack.device))
         out = self.stack.net(self.pool.images(rows))
         each = self.loss(out.flatten(0, 1), self.pool.y[rows].flatten(), reduction="none").view(rows.shape)
-        gradients = list(torch.autograd.grad(each.mean(dim=1).sum(), self.parameters))
+        gradients = torch.autograd.grad(each.mean(dim=1).sum(), self.parameters)
         with torch.no_grad():
-            self._descend(gradients)
+            self._descend(torch.cat([gradient.reshape(-1) for gradient in gradients]))
             self.losses += each.detach().sum(dim=1)
             self.cursor += size
 
-    def _descend(self, gradients: list[torch.Tensor]) -> None:
+    def _descend(self, gradient: torch.Tensor) -> None:
         """As torch.optim.SGD: decay and the proximal pull join the gradient, then momentum, then the step."""
         if self.shape.weight_decay:
-            torch._foreach_add_(gradients, self.parameters, alpha=self.shape.weight_decay)
-        for gradient, parameter, anchor in zip(gradients, self.parameters, self.anchors, strict=False):
-            gradient.add_(self.pull.view(-1, *[1] * (parameter.ndim - 1)) * (parameter - anchor))
-        if self.velocity:
-            torch._foreach_mul_(self.velocity, self.shape.momentum)
-            torch._foreach_add_(self.velocity, gradients)
-            gradients = [velocity.clone() for velocity in self.velocity]
-        torch._foreach_mul_(gradients, self.rate)
-        torch._foreach_sub_(self.parameters, gradients)
+            gradient.add_(self.flat, alpha=self.shape.weight_decay)
+        if self.shape.proximal:
+            gradient.addcmul_(self.pull, self.flat - self.anchor)
+        if self.shape.momentum:
+            gradient = self.velocity.mul_(self.shape.momentum).add_(gradient)
+        self.flat.sub_(gradient * self.rate)
 
     def _capture(self, size: int) -> torch.cuda.CUDAGraph:
         side = torch.cuda.Stream()
@@ -208,6 +204,16 @@ class Tally:
         for one, mean, m2 in zip(made, means, spreads, strict=True):
             one.count, one.mean, one.m2 = self.count, mean, m2
         return made
+
+
+def _joined(parameters: list[nn.Parameter]) -> torch.Tensor:
+    """Move parameters into one vector, so that a step of SGD is a few operations on it."""
+    flat = torch.cat([parameter.detach().reshape(-1) for parameter in parameters])
+    start = 0
+    for parameter in parameters:
+        parameter.data = flat[start : start + parameter.numel()].view(parameter.shape)
+        start += parameter.numel()
+    return flat
 
 
 def _fused(out: torch.Tensor) -> torch.Tensor:
