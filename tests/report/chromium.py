@@ -38,7 +38,7 @@ class Chromium:
         ends = [fcntl.fcntl(end, fcntl.F_DUPFD, 10) for end in (read, write)]
         self._process = subprocess.Popen(
             [path, *FLAGS, f"--user-data-dir={self._home.name}", "about:blank"],
-            preexec_fn=lambda: [os.dup2(end, place) for end, place in zip(ends, PIPE, strict=True)],
+            preexec_fn=lambda: [os.dup2(end, place) for end, place in zip(ends, PIPE, strict=True)],  # noqa: PLW1509
             pass_fds=PIPE,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
@@ -121,8 +121,8 @@ class Tab:
         """Until the condition holds; 30 seconds at the most."""
         script = (
             "new Promise((done, fail) => { const end = Date.now() + 30000; (function look() {"
-            f"if ({condition}) done(true); else if (Date.now() > end) fail(new Error('never')); else setTimeout(look, 50);"
-            "})(); })"
+            f"if ({condition}) done(true); else if (Date.now() > end) fail(new Error('never'));"
+            "else setTimeout(look, 50); })(); })"
         )
         return self.evaluate(script)
 

@@ -72,8 +72,10 @@ def verify(names: Names = None, folder: DataDir = None) -> None:
     bad = 0
     for source in _sources(names):
         findings = inspect(source, folder)
-        if not names and all(found.state == "missing" for found in findings):
+        if not names and findings and all(found.state == "missing" for found in findings):
             continue
+        if not findings:
+            typer.echo(f"ok    {source.name}: comes with the package")
         for found in findings:
             typer.echo(f"{'ok   ' if found.usable else 'WRONG'} {found.file.path}: {found.note}")
             bad += not found.usable

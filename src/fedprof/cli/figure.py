@@ -151,12 +151,13 @@ def _conditions(
 
 
 def _normality(name: str, epochs: str | None, data: Path | None, engine: str) -> Figure:
+    from fedprof.data.sources import load
     from fedprof.report.figures import normality, snapshots
 
     lesson = snapshots.FULLY_CONNECTED if name == "normality-fc" else snapshots.CONVOLUTIONAL
     if epochs is not None:
         lesson = replace(lesson, epochs=_numbers(epochs))
-    found = snapshots.representations(lesson, Path("runs/normality"), data, engine, _say)
+    found = snapshots.representations(lesson, load(lesson.source, data), Path("runs/normality"), engine, _say)
     return normality.draw(found, lesson.title, lesson.seed)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from fedprof.report import gather
 from fedprof.report.comparison import Series
-from fedprof.report.figures.style import COLUMN, line, look, sheet
+from fedprof.report.figures.style import COLUMN, by_round, line, look, sheet
 from fedprof.report.palette import LIGHT, Style
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def draw(series: Mapping[str, Series]) -> Figure:
             axes.plot(band.x, band.mean, label=condition, **line(STYLES[condition]))
             colour = LIGHT[STYLES[condition].colour]
             axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.13, linewidth=0)
-        axes.set(xlabel="round", ylabel="accuracy")
-        axes.set_xlim(left=0)
+        by_round(axes)
+        axes.set_ylabel("accuracy")
         axes.legend(loc="lower right")
         return figure

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedprof.data.build import standardisation
 from fedprof.data.clients import ClientData, Samples
-from fedprof.data.sources import Raw, load
+from fedprof.data.sources import Raw
 from fedprof.models import registry
 from fedprof.randomness import stream
 from fedprof.report.figures.normality import Representations
@@ -43,6 +43,8 @@ class Lesson:
     rate: float = 0.01
     momentum: float = 0.9
     seed: int = 0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Of the model."""
 
     @property
     def title(self) -> str:
@@ -56,15 +58,15 @@ class Lesson:
 
 
 FULLY_CONNECTED = Lesson("lenet5", "mnist", "nll", ("fc1",), (1, 6, 10))
-CONVOLUTIONAL = Lesson("resnet18-cifar", "cifar10", "ce", ("layer1.0.conv2", "layer2.1"), (2,), samples=5000)
-"""Few epochs of a tenth of the data, for a CPU; the paper has 100 epochs of CIFAR-100."""
+CONVOLUTIONAL = Lesson("resnet18-cifar", "cifar10", "ce", ("layer1.0.conv2", "layer2.1"), (1,), samples=5000)
+"""One epoch of a tenth of the data takes minutes on a CPU; the paper has 100 epochs of CIFAR-100."""
 
 
 def representations(
-    lesson: Lesson, folder: Path, data_dir: Path | None, engine: str, say: Callable[[str], object]
+    lesson: Lesson, raw: Raw, folder: Path, engine: str, say: Callable[[str], object]
 ) -> list[Representations]:
     """Train as far as nothing is stored, and take what each layer makes of the validation set."""
-    work = _workload(lesson, load(lesson.source, data_dir))
+    work = _workload(lesson, raw)
     x = work.validation.standardised(slice(0, MOST_SAMPLES))
     found = []
     for epoch, weights in _weights(lesson, work, folder, engine, say):
@@ -111,7 +113,7 @@ def _workload(lesson: Lesson, raw: Raw) -> Workload:
     pool = Samples(raw.train_x[rows], raw.train_y[rows], shift, scale)
     clients = ClientData(pool, np.array([0, len(pool)]))
     validation = Samples(raw.test_x, raw.test_y, shift, scale)
-    model = registry.create(lesson.model, lesson.seed)
+    model = registry.create(lesson.model, lesson.seed, **lesson.options)
     return Workload(model, lesson.layers[0], clients, validation, lesson.loss, classification, lesson.seed)
 
 

@@ -68,6 +68,13 @@ def line(style: Style) -> dict[str, Any]:
     return {"color": LIGHT[style.colour], "linestyle": DASHES[style.dash], "linewidth": 1.4}
 
 
+def by_round(axes: Axes) -> None:
+    """A horizontal axis of rounds: whole numbers from 0 on."""
+    axes.set_xlabel("round")
+    axes.set_xlim(left=0)
+    axes.xaxis.get_major_locator().set_params(integer=True)
+
+
 def check_path(path: Path) -> None:
     """Refuse a file that no format belongs to before anything is computed."""
     if path.suffix.lower() not in FORMATS:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from fedprof.errors import SettingsError
 from fedprof.report import gather
 from fedprof.report.comparison import Comparison, Series
-from fedprof.report.figures.style import PAGE, line, look, sheet
+from fedprof.report.figures.style import PAGE, by_round, line, look, sheet
 from fedprof.report.palette import LIGHT, Style, series_styles
 
 if TYPE_CHECKING:
@@ -42,6 +42,5 @@ def curves(axes: Axes, group: Sequence[Series], styles: dict[str, Style]) -> Non
         axes.plot(band.x, band.mean, label=series.label, **line(style))
         if band.std.any():
             axes.fill_between(band.x, band.low, band.high, color=LIGHT[style.colour], alpha=0.13, linewidth=0)
-    axes.set_xlabel("round")
-    axes.set_xlim(left=0)
+    by_round(axes)
     axes.legend(loc="lower right", fontsize=7.5)

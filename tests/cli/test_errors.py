@@ -1,0 +1,56 @@
+"""A user's mistake is one message that helps, and an exit code; never a traceback."""
+
+import subprocess
+import sys
+
+import pytest
+
+
+def fedprof(*arguments, cwd):
+    command = [sys.executable, "-m", "fedprof", *map(str, arguments)]
+    return subprocess.run(command, cwd=cwd, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.parametrize(
+    ("line", "helpful"),
+    [
+        ("compare digit", "Did you mean 'digits'?"),
+        ("compare digits -a fedproff", "Did you mean 'fedprof'?"),
+        ("compare digits --set alhpa=3", "alpha"),
+        ("compare digits --seeds 0", "0"),
+        ("compare digits -a fedavg-partial", "full mode only"),
+        ("figure heatmp", "Did you mean 'heatmap'?"),
+        ("figure heatmap", "--task"),
+        ("figure heatmap -o picture.bmp", ".pdf, .png, .svg"),
+        ("figure normality-fc --epochs one", "whole numbers"),
+        ("data verify mnst", "Did you mean 'mnist'?"),
+        ("audit", "--run"),
+        ("audit --run a.sqlite --model mlp", "both name a model"),
+        ("nonsense", "nonsense"),
+    ],
+)
+def test_wrong_use_exits_with_2_and_says_what_is_right(line, helpful, tmp_path):
+    done = fedprof(*line.split(), cwd=tmp_path)
+    assert done.returncode == 2
+    assert helpful in done.stderr
+    assert "Traceback" not in done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("line", "helpful"),
+    [
+        ("report nowhere.sqlite", "no run at nowhere.sqlite"),
+        ("report .", "holds no run"),
+        ("report note.sqlite", "not a fedprof run"),
+        ("compare mnist --rounds 1 --seeds 1 -a fedavg --data .", "fedprof data fetch mnist"),
+        ("audit . --model mlp --weights w.safetensors", "needs one data set a client"),
+    ],
+)
+def test_what_fails_exits_with_1_and_says_what_to_do(line, helpful, tmp_path):
+    if "note" in line:
+        (tmp_path / "note.sqlite").write_text("not a database, however long this text may be" * 40)
+    done = fedprof(*line.split(), cwd=tmp_path)
+    assert done.returncode == 1
+    assert helpful in done.stderr
+    assert "Traceback" not in done.stderr
