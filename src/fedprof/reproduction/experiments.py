@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from fedprof.errors import SettingsError
 from fedprof.simulation.batch import Assignment
 from fedprof.simulation.paths import default_path
+from fedprof.simulation.store import Store, holds_nothing
 from fedprof.tasks.load import Plan, plan
 
 GROUPS = {
@@ -73,5 +78,27 @@ def find(name: str) -> list[Experiment]:
 
 
 def assignments(plans: Sequence[Plan], work: Path) -> list[Assignment]:
-    """Where each run is kept: a folder a task, a file a run."""
-    return [Assignment(one, default_path(one, work / one.settings.name)) for one in plans]
+    """Where each run is, or will be kept: in a folder a task, known by its settings and not by its file's name."""
+    there = {name: known_runs(work / name) for name in {one.settings.name for one in plans}}
+    known = [there[one.settings.name].get(identity(one.describe())) for one in plans]
+    return [Assignment(one, path or _place(one, work)) for one, path in zip(plans, known, strict=True)]
+
+
+def known_runs(folder: Path) -> dict[str, Path]:
+    """Runs in a folder by their settings."""
+    found: dict[str, Path] = {}
+    for path in sorted(folder.glob("*.sqlite")):
+        if not holds_nothing(path):
+            with closing(Store.open(path, read_only=True)) as store:
+                found.setdefault(identity(store.facts()["plan"]), path)
+    return found
+
+
+def identity(settings: Mapping[str, Any]) -> str:
+    """Tell settings apart."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()
+
+
+def _place(chosen: Plan, work: Path) -> Path:
+    usual = default_path(chosen, work / chosen.settings.name)
+    return usual if holds_nothing(usual) else usual.with_stem(f"{usual.stem}-{identity(chosen.describe())[:8]}")

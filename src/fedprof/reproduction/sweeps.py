@@ -38,7 +38,7 @@ class Trial:
     @property
     def name(self) -> str:
         """The algorithm as the paper writes it."""
-        return f"{NAMES.get(self.algorithm, self.algorithm)} ({self.mode})"
+        return f"{NAMES.get(self.algorithm, self.algorithm.rpartition(':')[2])} ({self.mode})"
 
 
 @dataclass(frozen=True)
@@ -59,8 +59,8 @@ class Mean:
 def gather(study: Study, work: Path) -> list[Trial]:
     """Read the runs of a study that are complete."""
     found = []
-    for point, plan in study.plans():
-        (assignment,) = assignments([plan], work)
+    points, plans = zip(*study.plans(), strict=True)
+    for point, assignment in zip(points, assignments(plans, work), strict=True):
         if recorded_rounds(assignment) < study.rounds:
             continue
         run = read(assignment.path, study.rounds)

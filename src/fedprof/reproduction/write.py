@@ -2,26 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import tempfile
 from collections.abc import Mapping
-from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 from fedprof.report.files import write_text
-from fedprof.report.stored import read
 from fedprof.report.table import FORMATS, Table
 from fedprof.reproduction import pictures, sweeps
 from fedprof.reproduction.archive import ENDING, pack
-from fedprof.reproduction.experiments import GROUPS, Experiment
+from fedprof.reproduction.experiments import GROUPS, Experiment, assignments
 from fedprof.reproduction.page import render
 from fedprof.reproduction.results import Outcome, load
 from fedprof.reproduction.studies import BEYOND, STUDIES, Study
 from fedprof.reproduction.sweeps import Trial
-from fedprof.simulation.store import Store
+from fedprof.simulation.batch import Assignment, recorded_rounds
 
-MOST_SEEDS = 20
+MOST_SEEDS = 10
 DRAWN_ELSEWHERE = {"1": "figure-1.png", "2a": "figure-2a.png", "2b": "figure-2b.png"}
 """Figures that need training, not runs of the tables: `fedprof figure` draws them into the results folder."""
 
@@ -33,26 +29,15 @@ def archive(experiment: Experiment, work: Path, out: Path) -> Path | None:
 
 
 def complete_runs(experiment: Experiment, work: Path) -> list[Path]:
-    """An experiment's runs, known by their settings; complete are those that went as far as any of their mode did."""
-    folder = work / experiment.plan("fedavg", "full", 0).settings.name
-    files = {_identity(read(path).plan): path for path in sorted(folder.glob("*.sqlite")) if _begun(path)}
-    found: list[Path] = []
-    for mode in GROUPS:
-        plans = [plan for plan in experiment.plans(range(MOST_SEEDS)) if plan.server.combines.mode == mode]
-        mine = [path for plan in plans if (path := files.get(_identity(plan.describe())))]
-        rounds = {path: read(path).rounds for path in mine}
-        found += [path for path in mine if rounds[path] == max(rounds.values())]
-    return found
+    """An experiment's runs; complete are those that went as far as any of their mode did."""
+    planned = assignments(list(experiment.plans(range(MOST_SEEDS))), work)
+    begun = [(one, rounds) for one in planned if (rounds := recorded_rounds(one))]
+    most = {mode: max((n for one, n in begun if _mode(one) == mode), default=0) for mode in GROUPS}
+    return [one.path for one, rounds in begun if rounds == most[_mode(one)]]
 
 
-def _identity(plan: Mapping[str, Any]) -> str:
-    return json.dumps(plan, sort_keys=True)
-
-
-def _begun(path: Path) -> bool:
-    """Whether a round is recorded: a run that is just starting has none."""
-    with closing(Store.open(path, read_only=True)) as store:
-        return store.last_round() is not None
+def _mode(assignment: Assignment) -> str:
+    return assignment.plan.server.combines.mode
 
 
 def archive_study(study: Study, work: Path, out: Path) -> Path | None:

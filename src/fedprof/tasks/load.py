@@ -124,7 +124,8 @@ def _apply(tree: Tree, override: str, algorithm: str, cls: type[Algorithm]) -> N
     key, equals, text = override.partition("=")
     if not equals:
         raise SettingsError(f"--set wants key=value, got '{override}'")
-    *parents, leaf = _resolve(key.strip(), tree, algorithm, cls).split(".")
+    path, mine = _resolve(key.strip(), tree, algorithm, cls), f"algorithms.{algorithm}."
+    *parents, leaf = ["algorithms", algorithm, path.removeprefix(mine)] if path.startswith(mine) else path.split(".")
     place = tree
     for parent in parents:
         place = place.setdefault(parent, {})
