@@ -58,7 +58,7 @@ def render(
 def _missing(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
     """Which rows have how many seeds, where that is not the same everywhere."""
     yield "## What there is\n"
-    yield "| experiment | aggregation | seeds of each row | rounds | engine | package |\n|---|---|---|---|---|---|"
+    yield "| experiment | aggregation | seeds of each row | rounds | engine | PyTorch |\n|---|---|---|---|---|---|"
     for experiment in EXPERIMENTS:
         outcome = outcomes.get(experiment.name)
         if outcome is None:
@@ -75,7 +75,7 @@ def _missing(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
                 else ""
             )
             engines = ", ".join(sorted({str(run.facts["engine"]) for run in runs}))
-            versions = ", ".join(sorted({f"{run.facts['versions']['fedprof']}" for run in runs}))
+            versions = ", ".join(sorted({f"{run.facts['versions'].get('torch', '')}" for run in runs}))
             yield f"| {experiment.title} | {mode} | {seeds} | {rounds} | {engines} | {versions} |"
     yield ""
 
