@@ -188,3 +188,14 @@ def test_everything_off_is_the_papers_federation():
 def test_a_round_is_a_function_of_seed_number_and_clock(conditions):
     outcomes = [fleet_of([3, 1, 2] * 5, **conditions).round(4, 7.0, ask(*range(15)), profile=False) for _ in range(2)]
     assert outcomes[0] == outcomes[1]
+
+
+@pytest.mark.parametrize("conditions", [{}, {"crash": 0.2, "dropout": 0.2, "notice": 0.5}, {"deadline": 1.4}])
+@pytest.mark.parametrize("seed", range(6))
+def test_leaving_out_who_cannot_fill_the_quota_changes_nothing(monkeypatch, conditions, seed):
+    rng = np.random.default_rng(seed)
+    federation = fleet_of(rng.uniform(1, 3, 60).round(1), bandwidth_variation=0.3, **conditions)
+    selection = ask(*range(60), quota=12, first=rng.random(60) < 0.6)
+    quick = federation.round(2, 50.0, selection, profile=False)
+    monkeypatch.setattr("fedprof.simulation.federation._who_matters", lambda *_: np.arange(60))
+    assert federation.round(2, 50.0, selection, profile=False) == quick

@@ -37,6 +37,10 @@ class Phases:
         """Over all phases."""
         return self.download + self.profiling + self.training + self.upload
 
+    def at(self, some: NDArray[np.int64]) -> Phases:
+        """Of some of the clients."""
+        return Phases(self.download[some], self.profiling[some], self.training[some], self.upload[some])
+
     def rows(self) -> list[Four]:
         """Download, profiling, training, upload of each client."""
         columns = (self.download, self.profiling, self.training, self.upload)

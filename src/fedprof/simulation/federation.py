@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
@@ -17,6 +17,8 @@ from fedprof.simulation.costs import CostModel, Four, Phases
 from fedprof.tasks.settings import Conditions
 
 Event = Generator[simpy.Event, Any, None]
+ROUNDING = 1e-9
+"""Two ways to add up the same seconds differ by less."""
 
 
 class Submission(NamedTuple):
@@ -56,18 +58,38 @@ class _Fates(NamedTuple):
     trained: NDArray[np.float64]
     """Share of its training that it gets done."""
 
+    @property
+    def fatal(self) -> NDArray[np.bool_]:
+        """Whether the server never has its weights."""
+        return self.lost | self.dies
+
     def shorten(self, seconds: Phases) -> Phases:
         """Cut the phases to what really happens."""
         there = ~self.lost
         training = seconds.training * there * self.trained
-        return Phases(
-            seconds.download * there, seconds.profiling * there, training, seconds.upload * there * ~self.dies
-        )
+        return Phases(seconds.download * there, seconds.profiling * there, training, seconds.upload * ~self.fatal)
 
     def failures(self) -> list[str | None]:
         """How each one fails, if it does."""
         names = {(True, False): "unreachable", (False, True): "crashed"}
         return [names.get(fate) for fate in zip(self.lost.tolist(), self.dies.tolist(), strict=True)]
+
+
+class _Work(NamedTuple):
+    """What becomes of those asked if nobody stops them, one entry each."""
+
+    clients: NDArray[np.int64]
+    seconds: Phases
+    joules: Phases
+    failures: list[str | None]
+    heard: NDArray[np.float64]
+    """Seconds until the server hears of it."""
+
+    def submissions(self, some: NDArray[np.int64]) -> Iterator[Submission]:
+        """Of some of them, in the order asked."""
+        seconds, joules = self.seconds.at(some).rows(), self.joules.at(some).rows()
+        failures = [self.failures[place] for place in some.tolist()]
+        return map(Submission, self.clients[some].tolist(), seconds, joules, failures)
 
 
 class _Inbox:
@@ -119,18 +141,11 @@ class Federation:
         """Play one round from virtual time ``clock``."""
         env = simpy.Environment(initial_time=clock)
         inbox = _Inbox(env, selection)
-        clients = selection.clients
-        failures: list[str | None] = [None] * len(clients)
-        seconds = self.costs.seconds(clients, profile=profile, bandwidth=self._bandwidth(number, clients))
-        if (fates := self._fates(number, clock, clients)) is not None:
-            seconds, failures = fates.shorten(seconds), fates.failures()
-        submissions = list(
-            map(Submission, inbox.asked, seconds.rows(), self.costs.joules(seconds, clients).rows(), failures)
-        )
-        for submission in submissions:
+        work = self._work(number, clock, selection, profile)
+        for submission in work.submissions(_who_matters(selection, work)):
             env.process(self._client(inbox, submission))
         env.run(until=env.process(self._server(env, inbox)))
-        late = [] if inbox.finished else _late(inbox, submissions)
+        late = [] if inbox.finished else _late(inbox, work)
         return Outcome(inbox.merged, inbox.failed + late, env.now)
 
     def initial_profiles(self) -> tuple[Phases, Phases]:
@@ -138,6 +153,15 @@ class Federation:
         clients = np.arange(len(self.costs.sizes))
         seconds = self.costs.initial(clients)
         return seconds, self.costs.joules(seconds, clients)
+
+    def _work(self, number: int, clock: float, selection: Selection, profile: bool) -> _Work:
+        clients = selection.clients
+        seconds = self.costs.seconds(clients, profile=profile, bandwidth=self._bandwidth(number, clients))
+        fates = self._fates(number, clock, clients)
+        seconds = seconds if fates is None else fates.shorten(seconds)
+        failures: list[str | None] = [None] * len(clients) if fates is None else fates.failures()
+        heard = seconds.total if fates is None else seconds.total + self.conditions.notice * fates.fatal
+        return _Work(clients, seconds, self.costs.joules(seconds, clients), failures, heard)
 
     def _client(self, inbox: _Inbox, work: Submission) -> Event:
         """A device's round: four phases one after another, cut short if it is out of reach or dies on the way."""
@@ -193,7 +217,22 @@ class Federation:
         return len(self.costs.sizes)
 
 
-def _late(inbox: _Inbox, submissions: list[Submission]) -> list[Submission]:
+def _who_matters(selection: Selection, work: _Work) -> NDArray[np.int64]:
+    """Places of those to play: with a quota, not those still at work when it is full. (CFCFM asks everybody.)"""
+    everybody = np.arange(len(work.clients))
+    if selection.quota is None:
+        return everybody
+    well = np.array([failure is None for failure in work.failures])
+    first = well if selection.first is None else well & selection.first
+    if np.count_nonzero(first) < selection.quota:
+        return everybody
+    full = np.partition(work.heard[first], selection.quota - 1)[selection.quota - 1]
+    return np.flatnonzero(work.heard <= full * (1 + ROUNDING))
+
+
+def _late(inbox: _Inbox, work: _Work) -> list[Submission]:
     """Those not heard of at the deadline; they are charged in full, as they do not know that it has passed."""
     known = {submission.client for submission in inbox.submitted + inbox.failed}
-    return [one._replace(failure=one.failure or "timed out") for one in submissions if one.client not in known]
+    unknown = [place for place, client in enumerate(inbox.asked) if client not in known]
+    missing = work.submissions(np.array(unknown, np.int64))
+    return [one._replace(failure=one.failure or "timed out") for one in missing]

@@ -1,0 +1,137 @@
+"""How cost and memory grow with the number of clients, the cohort and the profile's length.
+
+    python benchmarks/scale.py                  # digits: 100 to 100,000 clients of 50 samples; cohorts; profile lengths
+    python benchmarks/scale.py --emnist 500     # peak memory of that many EMNIST clients (needs FEDPROF_DATA)
+
+Every case runs in a process of its own, so that its peak memory is its own. Samples are shared by row numbers: a
+hundred thousand clients of digits draw on the same 1,397 images (a copy for each kind of damage).
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+ROUNDS = 5
+SHARED = ("data.samples=50", "data.recycle=true")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--emnist", type=int, metavar="CLIENTS", help="measure EMNIST instead of digits")
+    parser.add_argument("--samples", type=int, default=480, help="samples an EMNIST client")
+    parser.add_argument("--engine", default="auto")
+    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    parser.add_argument("--case", help=argparse.SUPPRESS)
+    chosen = parser.parse_args()
+    if chosen.case:
+        print(json.dumps(measure(**json.loads(chosen.case))))
+        return
+    found = [in_own_process(case) for case in cases(chosen)]
+    if chosen.out:
+        chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def cases(chosen: argparse.Namespace) -> list[dict[str, object]]:
+    common = {"engine": chosen.engine}
+    if chosen.emnist:
+        given = (f"clients={chosen.emnist}", f"samples={chosen.samples}", "validation=16000")
+        return [{**common, "task": "emnist", "overrides": given, "what": f"EMNIST, {chosen.emnist} clients"}]
+    return [{**common, "task": "digits", **case} for case in (*populations(), *cohorts(), *lengths())]
+
+
+def populations() -> list[dict[str, object]]:
+    """The cohort stays at ten."""
+    made = []
+    for algorithm in ("fedprof", "cfcfm"):
+        for clients in (100, 1_000, 10_000, 100_000):
+            given = (*SHARED, f"clients={clients}", f"fraction={10 / clients}")
+            made.append({"what": f"{algorithm}, {clients:,} clients", "algorithm": algorithm, "overrides": given})
+    return made
+
+
+def cohorts() -> list[dict[str, object]]:
+    return [
+        {"what": f"cohort of {cohort}", "overrides": (*SHARED, "clients=1000", f"fraction={cohort / 1000}")}
+        for cohort in (10, 50, 250)
+    ]
+
+
+def lengths() -> list[dict[str, object]]:
+    return [
+        {"what": f"q = {q}", "overrides": (*SHARED, "clients=1000", "fraction=0.01", f"model.options.hidden=[{q}]")}
+        for q in (16, 64, 256, 1024)
+    ]
+
+
+def in_own_process(case: dict[str, object]) -> dict[str, object]:
+    what = case.pop("what")
+    call = [sys.executable, __file__, "--case", json.dumps(case)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"{what}: {done.stderr}")
+    found = {"what": what, **json.loads(done.stdout)}
+    print(
+        f"{found['what']:<26} start {found['start_s']:>7.2f} s   round {found['round_ms']:>8.1f} ms "
+        f"(training {found['training_ms']:>7.1f})   "
+        f"peak {found['peak_mib']:>5.0f} MiB   store {found['store_mib']:.1f} MiB",
+        flush=True,
+    )
+    return found
+
+
+def measure(task: str, overrides: list[str], engine: str, algorithm: str = "fedprof") -> dict[str, float]:
+    """Play a few rounds; the start holds the data, everybody's first profile and one round (compilation)."""
+    from fedprof.simulation.start import simulate
+    from fedprof.tasks.load import plan
+
+    began = time.perf_counter()
+    clock = Clock()
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run.sqlite"
+        chosen = plan(task, algorithm=algorithm, rounds=1 + ROUNDS, overrides=overrides)
+        simulate(chosen, path, engine=engine, observers=[clock]).close()
+        size = path.stat().st_size
+    return {
+        "start_s": clock.first - began,
+        "round_ms": 1e3 * (clock.last - clock.first) / ROUNDS,
+        "training_ms": 1e3 * (clock.training - clock.training_first) / ROUNDS,
+        "peak_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "store_mib": size / 2**20,
+    }
+
+
+class Clock:
+    """An observer that notes when rounds end, and how long the engine was at work."""
+
+    def begin(self, run):
+        self.training = 0.0
+        for name in ("train", "evaluate"):
+            setattr(run.engine, name, self._timed(getattr(run.engine, name)))
+
+    def _timed(self, work):
+        def timed(*arguments, **more):
+            began = time.perf_counter()
+            done = work(*arguments, **more)
+            self.training += time.perf_counter() - began
+            return done
+
+        return timed
+
+    def round(self, run, row):
+        self.last = time.perf_counter()
+        if row.round == 1:
+            self.first, self.training_first = self.last, self.training
+
+    def end(self, run):
+        pass
+
+
+if __name__ == "__main__":
+    main()
