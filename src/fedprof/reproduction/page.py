@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from fedprof.report import numbers
 from fedprof.report.comparison import NAMES
 from fedprof.report.numbers import Spread, written
-from fedprof.reproduction.claims import CLAIMS, OPEN
+from fedprof.reproduction.claims import CLAIMS
 from fedprof.reproduction.experiments import EXPERIMENTS, GROUPS
+from fedprof.reproduction.judges import OPEN, Verdict
 from fedprof.reproduction.paper import TABLES
-from fedprof.reproduction.results import Entry, Outcome
+from fedprof.reproduction.results import Entry, Outcome, planned
 from fedprof.reproduction.statistics import Paired, paired
 from fedprof.reproduction.studies import BEYOND, TUNING, Study
 from fedprof.reproduction.sweeps import Trial, means
@@ -69,11 +71,7 @@ def _missing(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
             counts = [(name, outcome.get(name, mode)) for name in GROUPS[mode]]
             seeds = ", ".join(f"{NAMES[name]} {len(entry.runs) if entry else '**none**'}" for name, entry in counts)
             runs = [one.run for _, entry in counts if entry for one in entry.runs]
-            rounds = (
-                "-".join(str(n) for n in sorted({min(r.rounds for r in runs), max(r.rounds for r in runs)}))
-                if runs
-                else ""
-            )
+            rounds = ", ".join(sorted({f"{run.rounds} of {planned(run)}" for run in runs}))
             engines = ", ".join(sorted({str(run.facts["engine"]) for run in runs}))
             versions = ", ".join(sorted({f"{run.facts['versions'].get('torch', '')}" for run in runs}))
             yield f"| {experiment.title} | {mode} | {seeds} | {rounds} | {engines} | {versions} |"
@@ -81,6 +79,10 @@ def _missing(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
 
 
 def _claims(outcomes: Mapping[str, Outcome]) -> Iterator[str]:
+    judged = Counter(finding.verdict for claim in CLAIMS for _, finding in claim.findings(outcomes))
+    yield ", ".join(f"{count} {verdict}" for verdict in Verdict if (count := judged[verdict])).capitalize() + ".\n"
+    yield "Confirmed: the direction holds, and its size is at least the paper's, or it is significant against every "
+    yield "baseline where the paper gives no size. In direction: it holds, but is smaller or not significant.\n"
     yield "| the paper says | section | on | verdict | measured |\n|---|---|---|---|---|"
     for claim in CLAIMS:
         for name, finding in claim.findings(outcomes) or [("-", OPEN)]:

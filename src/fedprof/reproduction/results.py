@@ -10,8 +10,10 @@ from typing import Literal
 
 from fedprof.report.comparison import Comparison, compare
 from fedprof.report.numbers import Spread
+from fedprof.report.stored import Stored
 from fedprof.reproduction.archive import ENDING, Archived, unpack
 from fedprof.reproduction.experiments import EXPERIMENTS, GROUPS, Experiment
+from fedprof.simulation.summary import JOULES_A_WATT_HOUR, SECONDS_A_MINUTE
 
 Cost = Literal["rounds", "minutes", "energy"]
 COSTS: Mapping[Cost, int] = {"rounds": 0, "minutes": 1, "energy": 2}
@@ -49,6 +51,16 @@ class Entry:
         """Mean of what the goal took; None unless every seed reached it (a mean of the lucky would mislead)."""
         return fmean(self.to_goal(cost).values()) if self.runs and self.always_reached else None
 
+    def at_least(self, cost: Cost) -> float:
+        """Mean of what the goal took, at least: a run that never got there counts with all it spent."""
+        reached = self.to_goal(cost)
+        return fmean(reached.get(one.run.seed, spent(one.run, cost)) for one in self.runs)
+
+    @property
+    def cut(self) -> bool:
+        """Whether a run has fewer rounds than its settings ask for."""
+        return any(one.run.rounds < planned(one.run) for one in self.runs)
+
     @property
     def mean_best(self) -> float:
         """Mean best accuracy."""
@@ -84,6 +96,17 @@ class Outcome:
     def runs(self) -> list[Archived]:
         """Every run."""
         return [one for entry in self.entries.values() for one in entry.runs]
+
+
+def spent(run: Stored, cost: Cost) -> float:
+    """What a whole run took."""
+    last = run.history[-1]
+    return (float(last.round), last.clock / SECONDS_A_MINUTE, last.total_joules / JOULES_A_WATT_HOUR)[COSTS[cost]]
+
+
+def planned(run: Stored) -> int:
+    """The paper's T_max of a run's task and mode."""
+    return int(run.plan["federation"]["rounds"][run.aggregation])
 
 
 def load(folder: Path, scratch: Path) -> dict[str, Outcome]:

@@ -73,5 +73,5 @@ def _draw_studies(trials: Mapping[str, list[Trial]], out: Path) -> dict[str, Pat
     return {
         study.name: pictures.draw_study(study.name, trials[study.name], out / "figures" / f"study-{study.name}.png")
         for study in BEYOND
-        if study.name in trials
+        if study.name in trials and len(study.points) > 1
     }
