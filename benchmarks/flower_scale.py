@@ -1,9 +1,9 @@
 """What FedProf costs over Flower's own FedAvg in Flower's simulation: time a round, and memory, with 1,000 nodes.
 
-    python benchmarks/flower_scale.py [--nodes N] [--rounds R] [--share C] [--repeats P] [--out FOLDER]
+    python benchmarks/flower_scale.py [--nodes N] [--rounds R] [--share C] [--out FOLDER]
 
-Runs alternate (FedAvg, FedProf, FedAvg, ...), so that both meet the same load. The first round of each run, in which
-workers start, is left out of the time a round. Everything stays on the loopback interface, in a temporary folder.
+One run, in which the two strategies take turns round by round, so that both meet the same load. A first round, in which
+Ray starts its workers, is left out. Everything stays on the loopback interface, in a temporary folder.
 """
 
 from __future__ import annotations
@@ -22,22 +22,16 @@ from statistics import median
 
 APP = Path(__file__).parent / "flower_scale_app"
 SCRIPTS = Path(sysconfig.get_path("scripts"))
-STRATEGIES = ("fedavg", "fedprof")
 
 
 def main() -> None:
     options = arguments()
     with tempfile.TemporaryDirectory(prefix="fedprof-scale-") as name:
-        folder = Path(name)
         try:
-            runs = [
-                measured(strategy, options, folder / f"{repeat}-{strategy}.json")
-                for repeat in range(options.repeats)
-                for strategy in STRATEGIES
-            ]
+            found = measured(options, Path(name))
         finally:
-            end_processes_of(folder)
-    text = report(runs, options)
+            end_processes_of(Path(name))
+    text = report(found, options)
     print(text)
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / f"flower-scale-{date.today().isoformat()}.md").write_text(text, encoding="utf-8")
@@ -46,21 +40,21 @@ def main() -> None:
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--share", type=float, default=0.02, help="of the nodes that train in a round")
-    parser.add_argument("--repeats", type=int, default=2)
     parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
     return parser.parse_args()
 
 
-def measured(strategy: str, options: argparse.Namespace, out: Path) -> dict:
-    """Run one strategy; what its ServerApp wrote down."""
-    config = f'strategy="{strategy}" num-server-rounds={options.rounds} fraction-train={options.share} out="{out}"'
+def measured(options: argparse.Namespace, folder: Path) -> dict:
+    """Run the app; what its ServerApp wrote down."""
+    out = folder / "found.json"
+    config = f'num-server-rounds={options.rounds} fraction-train={options.share} out="{out}"'
     federation = ["--federation-config", f"num-supernodes={options.nodes}"]
     command = [SCRIPTS / "flwr", "run", APP, "local", "--stream", *federation, "--run-config", config]
-    done = subprocess.run(command, env=environment(out.parent), capture_output=True, text=True, check=False)
+    done = subprocess.run(command, env=environment(folder), capture_output=True, text=True, check=False)
     if not out.exists():
-        raise SystemExit(f"{strategy} did not finish:\n{done.stdout}{done.stderr}")
+        raise SystemExit(f"the run did not finish:\n{done.stdout}{done.stderr}")
     return json.loads(out.read_text(encoding="utf-8"))
 
 
@@ -81,31 +75,27 @@ def end_processes_of(folder: Path) -> None:
             continue  # ended meanwhile, or not ours
 
 
-def report(runs: list[dict], options: argparse.Namespace) -> str:
+def report(found: dict, options: argparse.Namespace) -> str:
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
-    machine = (
-        f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}, load averages {load}; "
-        f"{options.rounds} rounds of {round(options.nodes * options.share)} nodes, {options.repeats} runs of each, "
-        "alternating; medians.\n"
-    )
+    ratios = sorted(b / a for a, b in zip(found["fedavg"], found["fedprof"], strict=True))
     lines = [
-        f"# Flower's simulation with {options.nodes} nodes, {date.today().isoformat()}\n",
-        machine,
-        "| strategy | first profiles (s) | round (s) | server (MiB) | workers (MiB) |",
+        f"# Flower's simulation with {found['nodes']} nodes, {date.today().isoformat()}",
+        "",
+        f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}, load averages {load};",
+        f"{options.rounds} rounds of each, in turns, of {round(options.nodes * options.share)} nodes a round.",
+        "",
+        "| strategy | round, median (s) | fastest (s) | server process (MiB) | Ray's processes (MiB) |",
         "|---|---|---|---|---|",
     ]
-    times = {}
-    for strategy in STRATEGIES:
-        mine = [run for run in runs if run["strategy"] == strategy]
-        times[strategy] = median(seconds for run in mine for seconds in run["rounds_s"][1:])
-        first, server, workers = (
-            median(run[key] for run in mine) for key in ("first_profiles_s", "server_mib", "workers_mib")
-        )
-        lines.append(f"| {strategy} | {first:.1f} | {times[strategy]:.2f} | {server:.0f} | {workers:.0f} |")
-    pairs = zip(*([run for run in runs if run["strategy"] == name] for name in STRATEGIES), strict=True)
-    ratios = [median(b["rounds_s"][1:]) / median(a["rounds_s"][1:]) for a, b in pairs]
-    told = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-    lines.append(f"\nA round of FedProf takes {median(ratios):.2f} times as long as one of FedAvg (pairs: {told}).\n")
+    for name in ("fedavg", "fedprof"):
+        times, (server, ray) = found[name], found[f"{name}_mib"]
+        lines.append(f"| {name} | {median(times):.2f} | {min(times):.2f} | {server:.0f} | {ray:.0f} |")
+    told = (
+        f"The first profiles of all nodes took {found['profiles_s']:.0f} s, once. A round of FedProf takes "
+        f"{median(ratios):.2f} times as long as the round of FedAvg before it (median; {ratios[0]:.2f} to "
+        f"{ratios[-1]:.2f}). Memory is the peak, FedAvg's before any node had been profiled."
+    )
+    lines += ["", told, ""]
     return "\n".join(lines)
 
 

@@ -1,14 +1,13 @@
-"""Run one strategy and write down when each round ended and what memory the run holds."""
+"""Let Flower's FedAvg and FedProf take turns, round by round, and write down what each took."""
 
 import json
 import os
 import re
 import time
-from itertools import pairwise
 from pathlib import Path
 
 import torch
-from flwr.app import ArrayRecord
+from flwr.app import ArrayRecord, ConfigRecord
 from flwr.serverapp import ServerApp
 from flwr.serverapp.strategy import FedAvg
 
@@ -23,25 +22,37 @@ def main(grid, context):
     """Run and measure."""
     config = context.run_config
     torch.manual_seed(0)
-    model, times = Net(), []
-    strategy = FedAvg(fraction_train=config["fraction-train"], fraction_evaluate=0.0)
-    if config["strategy"] == "fedprof":
-        strategy = FedProf(strategy, baseline=(model, load_data(999_999), "fc1"), timeout=3600)
+    model = Net()
+    arrays = ArrayRecord(model.state_dict())
+    nodes = [FedAvg(fraction_train=config["fraction-train"], fraction_evaluate=0.0) for _ in range(2)]
+    strategies = {"fedavg": nodes[0], "fedprof": FedProf(nodes[1], baseline=(model, load_data(999_999), "fc1"))}
     while not list(grid.get_node_ids()):
         time.sleep(0.1)
+    warm_up = timed_round(strategies["fedavg"], 1, arrays, grid)
+    before = memory_mib()
     begun = time.monotonic()
-    arrays = ArrayRecord(model.state_dict())
-    strategy.start(grid, arrays, config["num-server-rounds"], evaluate_fn=lambda *_: times.append(time.monotonic()))
-    memory = peak_mib()
-    found = {
-        "strategy": config["strategy"],
-        "nodes": len(list(grid.get_node_ids())),
-        "first_profiles_s": times[0] - begun,
-        "rounds_s": [later - earlier for earlier, later in pairwise(times)],
-        "server_mib": memory.pop(os.getpid()),
-        "workers_mib": sum(memory.values()),
-    }
+    strategies["fedprof"].meet(1, arrays, grid)
+    found = {"nodes": len(list(grid.get_node_ids())), "warm_up_s": warm_up, "profiles_s": time.monotonic() - begun}
+    found |= {name: [] for name in strategies}
+    for number in range(1, config["num-server-rounds"] + 1):
+        for name, strategy in strategies.items():
+            found[name].append(timed_round(strategy, number, arrays, grid))
+    found |= {"fedavg_mib": before, "fedprof_mib": memory_mib()}
     Path(config["out"]).write_text(json.dumps(found), encoding="utf-8")
+
+
+def timed_round(strategy, number, arrays, grid):
+    """Seconds that one round of training takes, from choosing the nodes to the combined model."""
+    begun = time.monotonic()
+    messages = strategy.configure_train(number, arrays, ConfigRecord(), grid)
+    strategy.aggregate_train(number, grid.send_and_receive(messages, timeout=3600))
+    return time.monotonic() - begun
+
+
+def memory_mib():
+    """Peak memory of the simulation's own process, and of Ray's processes together."""
+    peaks = peak_mib()
+    return [peaks.pop(os.getpid()), sum(peaks.values())]
 
 
 def peak_mib():
