@@ -11,15 +11,14 @@ DOCS = Path(__file__).parents[2] / "docs"
 PAGE = (DOCS / "cli.md").read_text(encoding="utf-8")
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory):
-    return tmp_path_factory.mktemp("page")
-
-
-@pytest.mark.parametrize("block", examples(PAGE), ids=lambda block: block[0][0][:60])
-def test_an_example_prints_what_the_page_shows(block, folder):
-    for command, shown in block:
-        assert differences(shown, output(command, folder)) == []
+def test_every_example_prints_what_the_page_shows(tmp_path):
+    """In the order of the page: later examples use what earlier ones made."""
+    wrong = {}
+    for block in examples(PAGE):
+        for command, shown in block:
+            if found := differences(shown, output(command, tmp_path)):
+                wrong[command] = found
+    assert wrong == {}
 
 
 def test_every_command_has_an_example():
@@ -56,9 +55,14 @@ def run(tmp_path_factory):
 
 @pytest.mark.parametrize("code", re.findall(r"```python\n(.*?)```", STORE, re.DOTALL), ids=lambda code: code.split()[1])
 def test_a_stored_run_opens_as_the_page_says(code, run, monkeypatch, capsys):
-    pytest.importorskip(code.split()[1])
+    module = pytest.importorskip(code.split()[1])
     monkeypatch.chdir(run)
-    exec(code, {})
+    try:
+        exec(code, {})
+    except getattr(module, "IOException", ()) as error:
+        if "Failed to download extension" not in str(error):
+            raise
+        pytest.skip("DuckDB's sqlite extension is not installed and cannot be fetched here")
     assert capsys.readouterr().out.strip()
 
 

@@ -17,7 +17,7 @@ def fedprof(*arguments, cwd):
         ("compare digit", "Did you mean 'digits'?"),
         ("compare digits -a fedproff", "Did you mean 'fedprof'?"),
         ("compare digits --set alhpa=3", "alpha"),
-        ("compare digits --seeds 0", "0"),
+        ("compare digits --seeds 0", "equal to 1"),
         ("compare digits -a fedavg-partial", "full mode only"),
         ("figure heatmp", "Did you mean 'heatmap'?"),
         ("figure heatmap", "--task"),
@@ -42,9 +42,9 @@ def test_wrong_use_exits_with_2_and_says_what_is_right(line, helpful, tmp_path):
     [
         ("report nowhere.sqlite", "no run at nowhere.sqlite"),
         ("report .", "holds no run"),
-        ("report note.sqlite", "not a fedprof run"),
+        ("report note.sqlite", "not a run of fedprof"),
         ("compare mnist --rounds 1 --seeds 1 -a fedavg --data .", "fedprof data fetch mnist"),
-        ("audit . --model mlp --weights w.safetensors", "needs one data set a client"),
+        ("audit . --model mlp --weights w.safetensors", "cannot be read as weights"),
     ],
 )
 def test_what_fails_exits_with_1_and_says_what_to_do(line, helpful, tmp_path):

@@ -153,4 +153,5 @@ def test_series_differ_in_nothing_but_the_seed_and_say_what_tells_them_apart(run
 def test_runs_are_found_at_any_depth_and_once(run_file, tmp_path):
     (tmp_path / "deep").mkdir()
     path = run_file("deep/run.sqlite")
+    run_file("not-begun.sqlite", accuracies=())
     assert [run.path for run in read_all([tmp_path, path])] == [path]

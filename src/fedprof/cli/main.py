@@ -59,7 +59,7 @@ def main() -> None:
     interrupt.watch()
     sys.path.append(str(Path.cwd()))  # so that `my_file:MyAlgorithm` beside the user is found
     try:
-        app()
+        app(prog_name="fedprof")
     except SettingsError as error:
         _complain(error, WRONG_USE)
     except FedProfError as error:

@@ -126,10 +126,10 @@ def read(path: Path, rounds: int | None = None) -> Stored:
 
 
 def find(places: Iterable[Path]) -> list[Path]:
-    """Runs among files and, at any depth, in folders."""
+    """Runs among files and, at any depth, in folders; there, those without a round yet are passed over."""
     found: list[Path] = []
     for place in places:
-        inside = sorted(place.rglob("*.sqlite")) if place.is_dir() else [place]
+        inside = [path for path in sorted(place.rglob("*.sqlite")) if _begun(path)] if place.is_dir() else [place]
         if not inside:
             raise StoreError(f"{place} holds no run (*.sqlite): `fedprof run` and `fedprof compare` make them")
         found += inside
@@ -139,6 +139,11 @@ def find(places: Iterable[Path]) -> list[Path]:
 def read_all(places: Iterable[Path]) -> list[Stored]:
     """Read all runs among files and folders."""
     return [read(path) for path in find(places)]
+
+
+def _begun(path: Path) -> bool:
+    with _opened(path) as store:
+        return store.last_round() is not None
 
 
 def _opened(path: Path) -> closing[Store]:

@@ -72,7 +72,7 @@ def by_round(axes: Axes) -> None:
     """A horizontal axis of rounds: whole numbers from 0 on."""
     axes.set_xlabel("round")
     axes.set_xlim(left=0)
-    axes.xaxis.get_major_locator().set_params(integer=True)
+    axes.locator_params(axis="x", integer=True)
 
 
 def check_path(path: Path) -> None:
