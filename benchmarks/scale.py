@@ -41,7 +41,7 @@ def main() -> None:
 def cases(chosen: argparse.Namespace) -> list[dict[str, object]]:
     common = {"engine": chosen.engine}
     if chosen.emnist:
-        given = (f"clients={chosen.emnist}", f"samples={chosen.samples}", "validation=16000")
+        given = (f"clients={chosen.emnist}", f"samples={chosen.samples}", "validation=16000", "recycle=true")
         return [{**common, "task": "emnist", "overrides": given, "what": f"EMNIST, {chosen.emnist} clients"}]
     return [{**common, "task": "digits", **case} for case in (*populations(), *cohorts(), *lengths())]
 
