@@ -11,7 +11,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -132,6 +132,7 @@ class Store:
         """Become the one process that writes this run, until it is closed."""
         with _translated(self.path):
             self._db.execute(f"PRAGMA busy_timeout = {CLAIM_MILLISECONDS}")
+            self._db.execute("PRAGMA journal_mode = WAL")
             self._db.execute("BEGIN IMMEDIATE")
         self._claimed = True
 
@@ -200,7 +201,14 @@ class Store:
         return float(self.query("SELECT COALESCE(SUM(wall_seconds), 0) FROM timing")[0][0])
 
     def close(self) -> None:
-        """Close the file and give up the claim; SQLite folds its write-ahead log into the file."""
+        """Close the file and give up the claim; a run that was written is then one file, without a log beside it."""
+        if self._claimed:
+            with suppress(sqlite3.OperationalError):  # someone is reading it: then the log stays, which is as good
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+                self._db.execute("PRAGMA busy_timeout = 0")
+                self._db.execute("PRAGMA journal_mode = DELETE")
+            self._claimed = False
         self._db.close()
 
     def _fill(self, facts: Mapping[str, Any], clients: list[ClientRow]) -> None:
@@ -254,7 +262,6 @@ def holds_nothing(path: Path) -> bool:
 def _connect(path: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(path, isolation_level=None, timeout=10)
     try:
-        connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
     except sqlite3.Error:
         connection.close()
