@@ -16,6 +16,8 @@ from fedprof.reproduction.sweeps import Mean, Trial, means
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+MOST_LETTERS = 6
+"""Longer names of points stand aslant."""
 BY_PARTICIPATION = {"validation"}
 """Studies whose runs differ in what accuracy is measured on."""
 
@@ -71,10 +73,20 @@ def _panel(axes: Axes, trials: Sequence[Trial], column: str, label: str) -> None
         style = ALGORITHMS.get(mine[0].algorithm, Style("ink"))
         known: list[Mean] = means(mine)
         places = [points.index(mean.point) for mean in known]
-        axes.plot(places, [getattr(mean, column) for mean in known], label=name, marker="o", **line(style))
+        look_of = line(style) if _numbers(points) else {**line(style), "linestyle": "none"}
+        axes.plot(places, [getattr(mean, column) for mean in known], label=name, marker="o", markersize=5, **look_of)
         dots = [(points.index(trial.point), getattr(trial, column)) for trial in mine]
         axes.plot(
             *zip(*dots, strict=True), linestyle="none", marker=".", markersize=3, color=axes.lines[-1].get_color()
         )
-    axes.set_xticks(range(len(points)), points, rotation=30 if max(map(len, points)) > 5 else 0)
+    axes.set_xticks(range(len(points)), points)
+    if max(map(len, points)) > MOST_LETTERS:
+        axes.tick_params(axis="x", labelrotation=25)
+        for tick in axes.get_xticklabels():
+            tick.set_horizontalalignment("right")
     axes.set_ylabel(label)
+
+
+def _numbers(points: Sequence[str]) -> bool:
+    """Whether a line between the points means anything."""
+    return all(point.rstrip("%").replace(".", "", 1).isdigit() for point in points)

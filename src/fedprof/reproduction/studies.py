@@ -165,8 +165,9 @@ BEYOND = (
         what="the same on images",
     ),
     Study(
-        "layer", "Profiled layer (GasTurbine)", "gasturbine", (("fedprof", "partial"),),
-        varied("model.layer", ("fc1", "fc2", "fc3")), SEEDS, 60,
+        "layer", "Profiled layer", "digits", (("fedprof", "partial"),),
+        varied("model.layer", ("fc1", "relu1", "fc2")), SEEDS, 60,
+        what="the last dense layer's representations are the classes' scores",
     ),
     Study(
         "validation", "The server's validation set: who takes part", "digits", (("fedprof", "partial"),),
