@@ -88,9 +88,17 @@ def read(task: str | Path) -> tuple[Tree, Tree]:
     choices = {key: tree.pop(key) for key in CHOICES if key in tree}
     base = tree.pop("task", None)
     if base is not None:
-        tree = merge(read(base)[0], tree)
+        tree = merge(_without_replaced(read(base)[0], tree), tree)
     tree.setdefault("name", path.stem)
     return tree, choices
+
+
+def _without_replaced(base: Tree, change: Mapping[str, Any]) -> Tree:
+    """What a file builds on: its own damage stands for all damage, its own model does not want another's options."""
+    replaced = {"damage"} & change.keys()
+    if "name" in change.get("model", {}):
+        replaced.add("model")
+    return {key: value for key, value in base.items() if key not in replaced}
 
 
 def merge(base: Tree, change: Mapping[str, Any]) -> Tree:
