@@ -78,9 +78,9 @@ def table(summary: Table, styles: Mapping[str, Style]) -> str:
     notes = "".join(f"<p>{escape(note)}</p>" for note in summary.notes)
     goal = "" if summary.goal is None else f" to accuracy {summary.goal:g}"
     return (
-        f'<section class="block"><h3>Accuracy, and the cost of getting there</h3>'
+        f'<section class="block"><div class="head"><h3>Accuracy, and the cost of getting there</h3>'
         f'<p class="lead">Best accuracy of the global model; rounds, virtual time and energy{goal}. '
-        f'{summary.seeds}.</p><div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
+        f'{summary.seeds}.</p></div><div class="scroll"><table><thead><tr><th></th>{head}</tr></thead>'
         f"{''.join(bodies)}</table></div>"
         f'<div class="notes">{notes}</div></section>'
     )

@@ -39,7 +39,7 @@ class Page:
         figures = [html.figure(plot, len(self.plots) + i) for i, plot in enumerate(drawn)]
         self.plots += drawn
         self.parts.append(
-            f'<section class="block"><h3>{title}</h3><p class="lead">{lead}</p>{legend}'
+            f'<section class="block"><div class="head"><h3>{title}</h3><p class="lead">{lead}</p>{legend}</div>'
             f'<div class="{kind}">{"".join(figures)}</div></section>'
         )
 
