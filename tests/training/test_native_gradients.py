@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
+from native_cases import flat, native_gradient, torch_gradient, workload
 from torch import nn
 
 from fedprof.models.cnn import small_cnn
 from fedprof.models.lenet import lenet5
-from native_cases import flat, native_gradient, torch_gradient, workload
 
 
 def head(features, classes=10):
@@ -19,8 +19,14 @@ def head(features, classes=10):
 ARCHITECTURES = {
     "linear": ((5,), lambda: nn.Sequential(nn.Linear(5, 10), nn.LogSoftmax(1))),
     "mlp": ((11,), lambda: nn.Sequential(nn.Linear(11, 64), nn.ReLU(), nn.Linear(64, 32), nn.ReLU(), *head(32))),
-    "wide mlp": ((70,), lambda: nn.Sequential(nn.Linear(70, 300), nn.Tanh(), nn.Linear(300, 257), nn.Sigmoid(), *head(257))),
-    "without biases": ((7,), lambda: nn.Sequential(nn.Linear(7, 13, bias=False), nn.ReLU(), nn.Linear(13, 10, bias=False))),
+    "wide mlp": (
+        (70,),
+        lambda: nn.Sequential(nn.Linear(70, 300), nn.Tanh(), nn.Linear(300, 257), nn.Sigmoid(), *head(257)),
+    ),
+    "without biases": (
+        (7,),
+        lambda: nn.Sequential(nn.Linear(7, 13, bias=False), nn.ReLU(), nn.Linear(13, 10, bias=False)),
+    ),
     "images to dense": ((2, 5, 3), lambda: nn.Sequential(nn.Flatten(), nn.Linear(30, 9), nn.ReLU(), *head(9))),
     "relu first": ((9,), lambda: nn.Sequential(nn.ReLU(), nn.Linear(9, 8), nn.ReLU(), nn.Tanh(), nn.Linear(8, 10))),
     "lenet5": ((1, 28, 28), lenet5),

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from native_cases import LOSSES, flat, load, torch_training, workload
 from torch import nn
 
 from fedprof.errors import DataError, SettingsError
@@ -17,7 +18,8 @@ from fedprof.models.cnn import small_cnn
 from fedprof.models.lenet import lenet5
 from fedprof.training.engine import Recipe
 from fedprof.training.native.engine import NativeEngine
-from native_cases import LOSSES, flat, load, torch_training, workload
+
+TESTS = Path(__file__).parent
 
 
 def mlp(inputs=11, outputs=2):
@@ -26,8 +28,8 @@ def mlp(inputs=11, outputs=2):
 
 def odd_cnn():
     return nn.Sequential(
-        nn.Conv2d(1, 7, 3, stride=2, padding=1), nn.Tanh(), nn.Conv2d(7, 12, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
-        nn.Linear(12 * 36, 20), nn.ReLU(), nn.Linear(20, 10),
+        nn.Conv2d(1, 7, 3, stride=2, padding=1), nn.Tanh(), nn.Conv2d(7, 12, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(12 * 36, 20), nn.ReLU(), nn.Linear(20, 10),
     )  # fmt: skip
 
 
@@ -98,8 +100,8 @@ def two_pass(work, samples):
 
 
 LAYERS = [
-    ("mlp", "0"), ("mlp", "2"), ("mlp", "4"), ("lenet5", "conv1"), ("lenet5", "conv2"), ("lenet5", "fc1"), ("lenet5", "fc3"),
-    ("10-20-50 CNN", "conv2"), ("odd CNN", "0"), ("odd CNN", "2"), ("odd CNN", "6"),
+    ("mlp", "0"), ("mlp", "2"), ("mlp", "4"), ("lenet5", "conv1"), ("lenet5", "conv2"), ("lenet5", "fc1"),
+    ("lenet5", "fc3"), ("10-20-50 CNN", "conv2"), ("odd CNN", "0"), ("odd CNN", "2"), ("odd CNN", "6"),
 ]  # fmt: skip
 
 
@@ -221,5 +223,5 @@ for name in ("mlp", "odd CNN"):
 def test_narrower_machines_compute_the_same(lanes, monkeypatch):
     monkeypatch.setenv("FEDPROF_NATIVE_LANES", str(lanes))
     code = textwrap.dedent(NARROW.format(lanes=lanes))
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parent, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, "-c", code], cwd=TESTS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr

@@ -41,7 +41,9 @@ def engines(work):
     return StackedEngine(work, Stacker([work])), TorchEngine(work)
 
 
-@pytest.mark.parametrize(("name", "side"), [("shufflenet-x0.5", 32), ("shufflenet-x1.0-cifar", 8), ("resnet18-cifar", 4)])
+@pytest.mark.parametrize(
+    ("name", "side"), [("shufflenet-x0.5", 32), ("shufflenet-x1.0-cifar", 8), ("resnet18-cifar", 4)]
+)
 def test_gradients_and_statistics_are_those_of_each_model_alone(name, side):
     """In float64: with batch normalisation over few values, float32 rounding grows a thousandfold."""
     singles = [create(name, seed).double() for seed in (0, 1)]

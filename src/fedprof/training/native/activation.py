@@ -10,7 +10,7 @@ from fedprof.training.native.vectors import exponential, fma, lanes_of, load, pi
 
 
 @njit
-def _tanh(width, x):  # type: ignore[no-untyped-def]
+def _tanh(width, x):
     one, zero = splat(width, np.float32(1.0)), splat(width, np.float32(0.0))
     square = x * x
     series = fma(square, splat(width, np.float32(-17 / 315)), splat(width, np.float32(2 / 15)))
@@ -21,13 +21,13 @@ def _tanh(width, x):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _sigmoid(width, x):  # type: ignore[no-untyped-def]
+def _sigmoid(width, x):
     one = splat(width, np.float32(1.0))
     return one / (one + exponential(width, splat(width, np.float32(0.0)) - x))
 
 
 @njit
-def activate(width, job, step, source, source_plane, source_row):  # type: ignore[no-untyped-def]
+def activate(width, job, step, source, source_plane, source_row):
     """Write the activated source to y; the two may be the same place."""
     arena, lanes = job.arena, lanes_of(width)
     zero = splat(width, np.float32(0.0))
@@ -47,7 +47,7 @@ def activate(width, job, step, source, source_plane, source_row):  # type: ignor
 
 
 @njit
-def activation_gradient(width, job, step):  # type: ignore[no-untyped-def]
+def activation_gradient(width, job, step):
     """Turn the gradient of y into that of the value before the activation, in place."""
     if step.activation == NONE:
         return
@@ -62,7 +62,7 @@ def activation_gradient(width, job, step):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _relu_gradient(width, arena, y, g, length):  # type: ignore[no-untyped-def]
+def _relu_gradient(width, arena, y, g, length):
     zero = splat(width, np.float32(0.0))
     for lane in range(0, length, lanes_of(width)):
         value, gradient = load(width, arena, y + lane), load(width, arena, g + lane)
@@ -70,7 +70,7 @@ def _relu_gradient(width, arena, y, g, length):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _smooth_gradient(width, arena, y, g, length, activation):  # type: ignore[no-untyped-def]
+def _smooth_gradient(width, arena, y, g, length, activation):
     one = splat(width, np.float32(1.0))
     for lane in range(0, length, lanes_of(width)):
         value, gradient = load(width, arena, y + lane), load(width, arena, g + lane)

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic
 
-from fedprof.training.native.machine import WidthType
+from fedprof.training.native.machine import WidthType, intrinsic
 from fedprof.training.native.records import BYTES
 from fedprof.training.native.vectors import (
     BYTE,
@@ -29,7 +28,7 @@ from fedprof.training.native.vectors import (
 
 
 @njit
-def load_batch(width, job, start, count):  # type: ignore[no-untyped-def]
+def load_batch(width, job, start, count):
     """Load ``count`` samples, in the job's order from ``start``; spare lanes repeat the last one."""
     lanes = lanes_of(width)
     for sample in range(job.width):
@@ -46,7 +45,7 @@ def load_batch(width, job, start, count):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _load_blocks(width, job, target, feature, sample):  # type: ignore[no-untyped-def]
+def _load_blocks(width, job, target, feature, sample):
     """Load a run of features of as many samples as there are lanes, in squares; the last may overlap its neighbour."""
     lanes = lanes_of(width)
     for first in range(0, job.columns, lanes):
@@ -56,11 +55,13 @@ def _load_blocks(width, job, target, feature, sample):  # type: ignore[no-untype
         if job.pool_kind == BYTES:
             _byte_block(width, job.pool + feature + column, job.sources + 8 * sample, shift, factor, place, job.width)
         else:
-            _float_block(width, job.pool + 4 * (feature + column), job.sources + 8 * sample, shift, factor, place, job.width)
+            _float_block(
+                width, job.pool + 4 * (feature + column), job.sources + 8 * sample, shift, factor, place, job.width
+            )
 
 
 @njit
-def _load_singly(job, target, feature):  # type: ignore[no-untyped-def]
+def _load_singly(job, target, feature):
     for column in range(job.columns):
         shift, factor = get(job.shift, feature + column), get(job.factor, feature + column)
         for sample in range(job.width):
@@ -71,11 +72,11 @@ def _load_singly(job, target, feature):  # type: ignore[no-untyped-def]
 
 def _block(element: Any, size: int) -> Callable[..., Any]:
     @intrinsic
-    def block(_context, width: WidthType, pool, sources, shift, factor, target, step):  # type: ignore[no-untyped-def]
+    def block(_context, width: WidthType, pool, sources, shift, factor, target, step):
         """Transpose and standardise a square: lanes of samples, each starting ``sources[i]`` elements into the pool."""
         lanes = width.lanes
 
-        def generate(context, builder, _signature, args):  # type: ignore[no-untyped-def]
+        def generate(context, builder, _signature, args):
             _, pool, sources, shift, factor, target, step = args
             kind, loaded = ir.VectorType(FLOAT, lanes), ir.VectorType(element, lanes)
             rows = []

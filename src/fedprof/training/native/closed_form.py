@@ -1,18 +1,18 @@
 """The profile of a first dense layer without running it: W x + b is linear in the data.
 
-Its mean is ``W mean(x) + b`` and its variance the diagonal of ``W Cov(x) W'``, so that each client's mean and covariance,
-computed once, give its profile under any weights.
+Its mean is ``W mean(x) + b`` and its variance the diagonal of ``W Cov(x) W'``, so that each client's mean and
+covariance, computed once, give its profile under any weights.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 
 from fedprof.core.profile import Profile
-from fedprof.data.clients import Samples
 from fedprof.training.engine import Vector, Workload
 from fedprof.training.native import records
 from fedprof.training.native.plan import Layer, Network
@@ -21,6 +21,8 @@ _MEMORY = 64 << 20
 """Bytes that all covariances together may take."""
 _FEATURES = 256
 """With more, a pass over the data is cheaper."""
+_TOGETHER = 64
+"""Clients profiled in one product."""
 
 
 @dataclass(frozen=True)
@@ -55,27 +57,31 @@ class ClosedForm:
         fits = size <= _FEATURES and (len(workload.clients) + 1) * size * size * 8 <= _MEMORY
         return cls(workload, layer) if applies and fits else None
 
-    def client(self, weights: Vector, client: int, version: int) -> Profile:
-        """Profile one client's data."""
-        if client not in self._clients:
-            self._clients[client] = _Spread.of(self.workload.clients.samples(client)[0])
-        return self._profile(weights, self._clients[client], version)
+    def clients(self, weights: Vector, clients: Sequence[int], version: int) -> list[Profile]:
+        """Profile clients' data."""
+        for client in clients:
+            if client not in self._clients:
+                self._clients[client] = _Spread.of(self.workload.clients.samples(client)[0])
+        return self._profiles(weights, [self._clients[client] for client in clients], version)
 
     def validation(self, weights: Vector, version: int) -> Profile:
         """Profile the validation set."""
         if self._validation is None:
-            self._validation = _Spread.of(_inputs(self.workload.validation))
-        return self._profile(weights, self._validation, version)
+            self._validation = _Spread.of(self.workload.validation.standardised())
+        return self._profiles(weights, [self._validation], version)[0]
 
-    def _profile(self, weights: Vector, spread: _Spread, version: int) -> Profile:
+    def _profiles(self, weights: Vector, spreads: Sequence[_Spread], version: int) -> list[Profile]:
         outputs, inputs = self.layer.shape[0], self.layer.source[0]
         w = weights[: outputs * inputs].reshape(outputs, inputs).astype(np.float64)
-        mean = w @ spread.mean
-        if self.layer.bias:
-            mean += weights[outputs * inputs : outputs * (inputs + 1)]
-        variance = ((w @ spread.covariance) * w).sum(axis=1).clip(min=0)
-        return Profile(mean.astype(np.float32), variance.astype(np.float32), spread.count, version)
-
-
-def _inputs(samples: Samples) -> NDArray[np.float32]:
-    return samples.standardised()
+        bias = weights[outputs * inputs : outputs * (inputs + 1)] if self.layer.bias else 0.0
+        made = []
+        for start in range(0, len(spreads), _TOGETHER):
+            some = spreads[start : start + _TOGETHER]
+            means = np.stack([spread.mean for spread in some]) @ w.T + bias
+            products = np.matmul(w, np.stack([spread.covariance for spread in some]))
+            variances = (products * w).sum(axis=2).clip(min=0)
+            made += [
+                Profile(mean, variance, spread.count, version)
+                for mean, variance, spread in zip(means, variances, some, strict=True)
+            ]
+        return made

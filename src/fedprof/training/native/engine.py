@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,7 +11,6 @@ from fedprof.core.profile import Moments, Profile
 from fedprof.errors import DataError, SettingsError
 from fedprof.randomness import stream
 from fedprof.training.engine import Evaluation, Recipe, Update, Vector, Workload
-from fedprof.training.native import records
 from fedprof.training.native.closed_form import ClosedForm
 from fedprof.training.native.crew import Crew
 from fedprof.training.native.layout import pack_weights, piece_width
@@ -33,14 +31,6 @@ def supports(workload: Workload) -> str | None:
     except UnsupportedError as reason:
         return str(reason)
     return None
-
-
-@dataclass(frozen=True)
-class _Part:
-    """What one chunk of samples gave."""
-
-    loss: float
-    moments: Moments | None
 
 
 class NativeEngine:
@@ -79,14 +69,13 @@ class NativeEngine:
         profile: bool = False,
     ) -> list[Update]:
         """Train each client from ``weights``."""
+        lanes, sizes = lanes_for(recipe.batch), self._work.clients.sizes
+        bench = self._last = self._bench(lanes, piece_width(self._network, recipe.batch, lanes))
         packed = self._packing.pack(weights)
-        lanes = lanes_for(recipe.batch)
-        bench = self._bench(lanes, piece_width(self._network, recipe.batch, lanes))
-        self._last, sizes = bench, self._work.clients.sizes
+        bench.begin_training(packed, self._clients, recipe)
 
         def work(worker: int, client: int) -> Update:
-            order = self._order(client, round, recipe.epochs)
-            trained, loss = bench.train(worker, packed, self._clients, order, int(sizes[client]), recipe)
+            trained, loss = bench.train(worker, self._order(client, round, recipe.epochs), int(sizes[client]))
             return Update(client, trained[self._packing.index], loss)
 
         longest_first = sorted(clients, key=lambda client: -sizes[client])
@@ -99,34 +88,31 @@ class NativeEngine:
 
     def evaluate(self, weights: Vector, *, version: int | None = None) -> Evaluation:
         """Evaluate on the validation set; with a ``version``, also make the baseline profile of that version."""
-        packed = self._packing.pack(weights)
-        bench = self._bench(widest(), piece_width(self._network, _EVALUATION_WIDTH, widest()))
         total = len(self._work.validation)
         outputs = np.empty((total, self._network.outputs), np.float32)
-        in_pass = version is not None and self._closed_form is None
         rows = np.arange(total)
+        bench = self._looker()
+        in_pass = version is not None and self._closed_form is None
+        bench.begin_looking(self._packing.pack(weights), self._validation, profile=in_pass, outputs=True)
 
-        def work(worker: int, start: int) -> _Part:
+        def work(worker: int, start: int) -> tuple[float, Moments]:
             part = slice(start, min(start + _CHUNK, total))
-            loss, moments = bench.look(worker, packed, self._validation, rows[part], outputs[part], profile=in_pass)
-            return _Part(loss, moments)
+            return bench.look(worker, rows[part], outputs[part])
 
         parts = self._crew.run(work, range(0, total, _CHUNK))
         accuracy = float(np.mean(self._work.metric(outputs, self._work.validation.targets())))
-        loss = sum(part.loss for part in parts) / total
+        loss = sum(loss for loss, _ in parts) / total
         return Evaluation(accuracy, loss, None if version is None else self._baseline(weights, parts, version))
 
     def profiles(self, weights: Vector, clients: Sequence[int], version: int) -> list[Profile]:
         """Profile clients' data under ``weights``."""
         if self._closed_form is not None:
-            return [self._closed_form.client(weights, client, version) for client in clients]
-        packed = self._packing.pack(weights)
-        bench = self._bench(widest(), piece_width(self._network, _EVALUATION_WIDTH, widest()))
+            return self._closed_form.clients(weights, clients, version)
+        bench = self._looker()
+        bench.begin_looking(self._packing.pack(weights), self._clients, profile=True, outputs=False)
 
         def work(worker: int, client: int) -> Profile:
-            rows = self._rows(client)
-            _, moments = bench.look(worker, packed, self._clients, rows, None, profile=True)
-            return moments.to_profile(version)
+            return bench.look(worker, self._rows(client))[1].to_profile(version)
 
         return self._crew.run(work, clients)
 
@@ -139,14 +125,16 @@ class NativeEngine:
         self._crew.close()
         self._benches.clear()
 
-    def _baseline(self, weights: Vector, parts: Sequence[_Part], version: int) -> Profile:
+    def _baseline(self, weights: Vector, parts: Sequence[tuple[float, Moments]], version: int) -> Profile:
         if self._closed_form is not None:
             return self._closed_form.validation(weights, version)
-        moments = Moments(self._network.layers[self._network.profiled].shape[0])
-        for part in parts:
-            assert part.moments is not None
-            moments.merge(part.moments)
-        return moments.to_profile(version)
+        total = Moments(self._network.layers[self._network.profiled].shape[0])
+        for _, moments in parts:
+            total.merge(moments)
+        return total.to_profile(version)
+
+    def _looker(self) -> Workbench:
+        return self._bench(widest(), piece_width(self._network, _EVALUATION_WIDTH, widest()))
 
     def _bench(self, lanes: int, width: int) -> Workbench:
         if (lanes, width) not in self._benches:
@@ -161,7 +149,7 @@ class NativeEngine:
             return np.arange(rows.start, rows.stop)
         return np.asarray(rows, np.int64)
 
-    def _order(self, client: int, round: int, epochs: int) -> NDArray[np.int64]:  # noqa: A002 - the paper's word
+    def _order(self, client: int, round: int, epochs: int) -> NDArray[np.int64]:
         """Rows of the pool in the order a client visits them, epoch after epoch."""
         rows = self._rows(client)
         if not len(rows):

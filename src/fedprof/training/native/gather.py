@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 Class = tuple[tuple[int, int], ...]
 
@@ -99,7 +100,7 @@ def tabulate(tables: list[int], rows: Axis, columns: Axis, channels: int, steps:
 
 
 def _consecutive(kind: Class) -> bool:
-    return all(b == (a[0] + 1, a[1] + 1) for a, b in zip(kind, kind[1:], strict=False))
+    return all(b == (a[0] + 1, a[1] + 1) for a, b in pairwise(kind))
 
 
 def _along_channels(rows: Class, columns: Class, channels: int, steps: Steps) -> tuple[list[int], int]:

@@ -24,7 +24,7 @@ def _compiled(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 @_compiled
-def train(width, wide, address):  # type: ignore[no-untyped-def]
+def train(width, wide, address):
     """Train one client; ``wide`` is the widest vector, for loops over weights rather than samples.
 
     The weights are left at the start of the arena, the first epoch's loss in the job.
@@ -42,7 +42,7 @@ def train(width, wide, address):  # type: ignore[no-untyped-def]
 
 
 @_compiled
-def look(width, address):  # type: ignore[no-untyped-def]
+def look(width, address):
     """Run samples through the network; profile a step, write outputs and sum the loss where the job asks for it."""
     job = job_at(address)
     last = step_at(job.steps, job.step_count - 1)
@@ -58,7 +58,7 @@ def look(width, address):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _start(width, job):  # type: ignore[no-untyped-def]
+def _start(width, job):
     for at in range(0, job.parameters, lanes_of(width)):
         store(job.arena, at, load(width, job.received, at))
         if job.momentum != 0.0:
@@ -66,7 +66,7 @@ def _start(width, job):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _learn(width, wide, job, start, batch):  # type: ignore[no-untyped-def]
+def _learn(width, wide, job, start, batch):
     """One step of SGD on one batch, in pieces the arena holds; returns the batch's summed loss."""
     last = step_at(job.steps, job.step_count - 1)
     total = 0.0
@@ -85,7 +85,7 @@ def _learn(width, wide, job, start, batch):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _descend(width, job):  # type: ignore[no-untyped-def]
+def _descend(width, job):
     rate = splat(width, np.float32(-job.rate))
     for at in range(0, job.parameters, lanes_of(width)):
         gradient = load(width, job.arena, job.parameters + at)
@@ -93,7 +93,7 @@ def _descend(width, job):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _descend_with(width, job):  # type: ignore[no-untyped-def]
+def _descend_with(width, job):
     """With FedProx's pull to the received weights, weight decay and momentum, as PyTorch orders them."""
     rate, momentum = splat(width, np.float32(-job.rate)), splat(width, np.float32(job.momentum))
     decay, pull = splat(width, np.float32(job.decay)), splat(width, np.float32(job.proximal))

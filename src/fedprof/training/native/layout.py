@@ -21,6 +21,8 @@ ALIGN = 16
 """Everything starts on a multiple of this many floats: one line of cache, the widest vector."""
 STRIP = 12_000
 """Floats of a convolution's output kept before pooling: they should not leave the first-level cache."""
+BLOCK = 50_000
+"""Floats of a convolution's output gradient met by all weights before the next: second-level cache."""
 PIECE_CONVOLUTION, PIECE_DENSE = 32, 128
 """Most samples worked on at once: more would push feature maps, or with dense layers nothing, out of the cache."""
 
@@ -143,7 +145,8 @@ class Layout:
             following = self.network.layers[index + 1 : index + 2]
             y = self._map(layer.shape, following[0].padding if following else (0, 0), contiguous=layer.flattened)
             g = self._map(layer.shape, contiguous=layer.flattened, spare=layer.kind == records.DENSE)
-            _set_map(step, "x", x), _set_map(step, "dx", dx), _set_map(step, "y", y), _set_map(step, "g", g)
+            for name, place in {"x": x, "dx": dx, "y": y, "g": g}.items():
+                _set_map(step, name, place)
             self._common(step, layer, index)
             self._runs(step, layer, [y, g, *([x] if layer.kind == records.COPY else [])])
             step["wants_dx"] = learns
@@ -174,30 +177,33 @@ class Layout:
         step["run_planes"], step["run_rows"], step["run_length"] = runs
 
     def _pooling(self, step: np.void, layer: Layer) -> None:
-        assert layer.pool and layer.pool_stride
+        assert layer.pool is not None
+        assert layer.pool_stride is not None
         step["pool_rows"], step["pool_columns"] = layer.pool
         step["pool_stride_rows"], step["pool_stride_columns"] = layer.pool_stride
-        step["chosen"] = self._take(prod(layer.shape) * self.width)
+        step["chosen"] = self._take(-(-prod(layer.shape) * self.width // 4))  # a byte each
 
     def _convolution(self, step: np.void, layer: Layer, x: Map, y: Map, g: Map) -> None:
-        s, s_rows, d, d_rows = y, layer.map[0], g, layer.map[0]
+        s, d, s_rows, whole = y, g, layer.map[0], True
         if layer.pool:
             self._pooling(step, layer)
-            s_rows = self._strip_rows(layer)
-            d_rows = layer.map[0] if step["wants_dx"] else s_rows
+            s_rows, whole = self._block_rows(layer, STRIP), bool(step["wants_dx"])
             s = self._map((layer.shape[0], s_rows, layer.map[1]))
-            d = self._map((layer.shape[0], d_rows, layer.map[1]))
-        _set_map(step, "s", s), _set_map(step, "d", d)
-        step["s_rows"], step["d_rows"] = s_rows, d_rows
+            d = self._map((layer.shape[0], layer.map[0] if whole else s_rows, layer.map[1]))
+        _set_map(step, "s", s)
+        _set_map(step, "d", d)
+        step["s_rows"] = s_rows
+        step["d_rows"], step["d_step"] = (self._block_rows(layer, BLOCK), d.row) if whole else (s_rows, 0)
         step["map_rows"], step["map_columns"] = layer.map
         step["kernel_rows"], step["kernel_columns"] = layer.kernel
         step["stride_rows"], step["stride_columns"] = layer.stride
         self._tabulate(step, layer, x, d)
 
-    def _strip_rows(self, layer: Layer) -> int:
-        assert layer.pool
-        pooled_row = layer.shape[0] * layer.pool[0] * layer.map[1] * self.width
-        return layer.pool[0] * min(max(1, STRIP // pooled_row), layer.shape[1])
+    def _block_rows(self, layer: Layer, most: int) -> int:
+        """Rows of a convolution's map, whole windows of any pooling, that take at most so many floats."""
+        high = layer.pool[0] if layer.pool else 1
+        floats = layer.shape[0] * high * layer.map[1] * self.width
+        return high * min(max(1, most // floats), layer.map[0] // high)
 
     def _tabulate(self, step: np.void, layer: Layer, x: Map, d: Map) -> None:
         w_row, size = _weight_row(layer), prod(layer.kernel)

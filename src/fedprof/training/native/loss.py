@@ -12,7 +12,7 @@ from fedprof.training.native.vectors import exponential, get, get_long, lanes_of
 
 
 @njit
-def _normalise(width, job, step):  # type: ignore[no-untyped-def]
+def _normalise(width, job, step):
     """Leave the logarithm of every sample's sum of exponentials in the scratch row."""
     arena, lanes, samples = job.arena, lanes_of(width), job.width
     for lane in range(0, samples, lanes):
@@ -32,7 +32,7 @@ def _normalise(width, job, step):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _mse(job, step, start, count):  # type: ignore[no-untyped-def]
+def _mse(job, step, start, count):
     total = 0.0
     for sample in range(count):
         row = get_long(job.order, start + sample) * job.outputs
@@ -43,7 +43,7 @@ def _mse(job, step, start, count):  # type: ignore[no-untyped-def]
 
 
 @njit
-def batch_loss(width, job, step, start, count):  # type: ignore[no-untyped-def]
+def batch_loss(width, job, step, start, count):
     """Sum of the losses of ``count`` samples; must come before ``loss_gradient`` and ``write_outputs``."""
     if job.loss_kind == MSE:
         return _mse(job, step, start, count)
@@ -59,7 +59,7 @@ def batch_loss(width, job, step, start, count):  # type: ignore[no-untyped-def]
 
 
 @njit
-def loss_gradient(width, job, step, start, count, batch):  # type: ignore[no-untyped-def]
+def loss_gradient(width, job, step, start, count, batch):
     """Gradient of the batch's mean loss; zero in spare lanes, so that they never reach a weight."""
     arena, samples = job.arena, job.width
     share = np.float32(1.0 / batch)
@@ -73,14 +73,16 @@ def loss_gradient(width, job, step, start, count, batch):  # type: ignore[no-unt
         if job.loss_kind == MSE:
             for output in range(job.outputs):
                 error = get(arena, step.y + output * samples + sample) - get(job.targets, row * job.outputs + output)
-                put(arena, step.g + output * samples + sample, error * np.float32(2.0) * share / np.float32(job.outputs))
+                put(
+                    arena, step.g + output * samples + sample, error * np.float32(2.0) * share / np.float32(job.outputs)
+                )
         else:
             place = step.g + get_long(job.targets, row) * samples + sample
             put(arena, place, get(arena, place) - share)
 
 
 @njit
-def _softmax_gradient(width, job, step, count, share):  # type: ignore[no-untyped-def]
+def _softmax_gradient(width, job, step, count, share):
     arena, lanes, samples = job.arena, lanes_of(width), job.width
     for sample in range(samples):
         put(arena, job.scratch + samples + sample, share if sample < count else np.float32(0.0))
@@ -92,7 +94,7 @@ def _softmax_gradient(width, job, step, count, share):  # type: ignore[no-untype
 
 
 @njit
-def write_outputs(job, step, start, count):  # type: ignore[no-untyped-def]
+def write_outputs(job, step, start, count):
     """Write the model's outputs, sample by sample."""
     for sample in range(count):
         subtract = get(job.arena, job.scratch + sample) if job.log_softmax else np.float32(0.0)

@@ -6,13 +6,19 @@ import hashlib
 import os
 from functools import cache
 from pathlib import Path
+from typing import Any
 
+import numba
 from llvmlite import binding
-from numba import config, types
-from numba.extending import NativeValue, models, register_model, typeof_impl, unbox
+from numba import extending, types
+from numba.extending import models, register_model, typeof_impl
 
 from fedprof.errors import SettingsError
 
+_numba: Any = numba
+_extending: Any = extending
+intrinsic: Any = extending.intrinsic
+"""Numba's decorator, whose result it types as taking the arguments of the code generator, not those of the caller."""
 LANES_VARIABLE = "FEDPROF_NATIVE_LANES"
 """Environment variable that caps the vector width, in floats (4, 8 or 16)."""
 SMALL_BATCH = 8
@@ -22,10 +28,10 @@ SMALL_BATCH = 8
 @cache
 def features() -> frozenset[str]:
     """Names of the instruction sets Numba compiles for here."""
-    if config.CPU_NAME == "generic":
+    if _numba.config.CPU_NAME == "generic":
         return frozenset()
-    if config.CPU_FEATURES:
-        return frozenset(name[1:] for name in config.CPU_FEATURES.split(",") if name.startswith("+"))
+    if _numba.config.CPU_FEATURES:
+        return frozenset(name[1:] for name in _numba.config.CPU_FEATURES.split(",") if name.startswith("+"))
     return frozenset(name for name, present in binding.get_host_cpu_features().items() if present)
 
 
@@ -74,8 +80,7 @@ class Width:
     """
 
     def __init__(self, lanes: int) -> None:
-        self.lanes = lanes
-        self.key = f"Width({lanes}, {registers()}, {fused_multiply_add()}, {_fingerprint()})"
+        self.type = WidthType(lanes, f"Width({lanes}, {registers()}, {fused_multiply_add()}, {_fingerprint()})")
 
 
 class WidthType(types.Type):
@@ -88,12 +93,12 @@ class WidthType(types.Type):
 
 @typeof_impl.register(Width)
 def _typeof_width(value: Width, _context: object) -> WidthType:
-    return WidthType(value.lanes, value.key)
+    return value.type
 
 
 register_model(WidthType)(models.OpaqueModel)
 
 
-@unbox(WidthType)
-def _unbox_width(_type: WidthType, _value: object, context: object) -> NativeValue:
-    return NativeValue(context.context.get_dummy_value())  # type: ignore[attr-defined]
+@_extending.unbox(WidthType)
+def _unbox_width(_type: WidthType, _value: object, context: Any) -> Any:
+    return _extending.NativeValue(context.context.get_dummy_value())

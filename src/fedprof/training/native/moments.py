@@ -13,14 +13,14 @@ from fedprof.training.native.vectors import get, get_double, lanes_of, load, put
 
 
 @njit
-def clear_maps(job, step):  # type: ignore[no-untyped-def]
+def clear_maps(job, step):
     """Forget the feature maps' sums of the batch before."""
     for at in range(step.outputs * job.width):
         put_double(job.moments, 3 * step.outputs + at, 0.0)
 
 
 @njit
-def add_map_rows(width, job, step, x, x_plane, x_row, rows, columns):  # type: ignore[no-untyped-def]
+def add_map_rows(width, job, step, x, x_plane, x_row, rows, columns):
     """Add some rows of every channel's map: in float32 along a row, in double precision across rows."""
     lanes, samples, arena = lanes_of(width), job.width, job.arena
     for channel in range(step.outputs):
@@ -37,7 +37,7 @@ def add_map_rows(width, job, step, x, x_plane, x_row, rows, columns):  # type: i
 
 
 @njit
-def add_moments(job, step, count, seen):  # type: ignore[no-untyped-def]
+def add_moments(job, step, count, seen):
     """Add ``count`` samples' sums over the maps to the moments; ``seen`` samples came before."""
     q = step.outputs
     for element in range(q):

@@ -20,7 +20,7 @@ from fedprof.training.native.vectors import lanes_of, load, splat, store, whole
 
 
 @njit(inline="always")
-def forward(width, job, count, seen):  # type: ignore[no-untyped-def]
+def forward(width, job, count, seen):
     """Run the network on the loaded batch; the profiled step adds ``count`` samples to ``seen`` ones."""
     for index in range(job.step_count):
         step = step_at(job.steps, index)
@@ -49,7 +49,7 @@ def forward(width, job, count, seen):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _convolution_forward(width, job, step, floor, profiled):  # type: ignore[no-untyped-def]
+def _convolution_forward(width, job, step, floor, profiled):
     if profiled:
         clear_maps(job, step)
     if step.pool_rows == 0:
@@ -72,7 +72,7 @@ def _convolution_forward(width, job, step, floor, profiled):  # type: ignore[no-
 
 
 @njit(inline="always")
-def backward(width, wide, job, add):  # type: ignore[no-untyped-def]
+def backward(width, wide, job, add):
     """Gradients of all weights from the gradient of the outputs, added to the old ones if ``add``."""
     for index in range(job.step_count - 1, -1, -1):
         step = step_at(job.steps, index)
@@ -90,32 +90,32 @@ def backward(width, wide, job, add):  # type: ignore[no-untyped-def]
 
 
 @njit(inline="always")
-def _convolution_backward(width, job, step, add):  # type: ignore[no-untyped-def]
+def _convolution_backward(width, job, step, add):
     if not add:
         weights = step.inputs * step.kernel_rows * step.kernel_columns * step.w_row
         _clear(width, job.arena, step.dw, weights)
         _clear(width, job.arena, step.dbias, step.w_row)
-    if step.pool_rows == 0:
-        convolution_weight_gradient(width, job, step, whole(0), step.map_rows)
-    else:
-        done = 0
-        while done < step.out_rows:
-            rows = min(step.d_rows // step.pool_rows, step.out_rows - done)
-            max_pool_gradient_rows(width, job, step, step.d, step.d_plane, step.d_row, done, rows)
-            convolution_weight_gradient(width, job, step, done * step.pool_rows, rows * step.pool_rows)
-            done += rows
+    used = step.map_rows if step.pool_rows == 0 else step.out_rows * step.pool_rows
+    done = 0
+    while done < used:
+        rows, place = min(step.d_rows, used - done), step.d + done * step.d_step
+        if step.pool_rows > 0:
+            first, count = done // step.pool_rows, rows // step.pool_rows
+            max_pool_gradient_rows(width, job, step, place, step.d_plane, step.d_row, first, count)
+        convolution_weight_gradient(width, job, step, done, rows, place)
+        done += rows
     if step.wants_dx:
         convolution_input_gradient(width, job, step)
 
 
 @njit
-def _clear(width, arena, start, length):  # type: ignore[no-untyped-def]
+def _clear(width, arena, start, length):
     for at in range(start, start + length, lanes_of(width)):
         store(arena, at, splat(width, np.float32(0.0)))
 
 
 @njit
-def _copy_gradient(width, job, step):  # type: ignore[no-untyped-def]
+def _copy_gradient(width, job, step):
     for channel in range(step.outputs):
         for row in range(step.out_rows):
             source, target = channel * step.g_plane + row * step.g_row, channel * step.dx_plane + row * step.dx_row

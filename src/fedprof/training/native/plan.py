@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from math import prod
+from typing import Any
 
 from torch import nn
 
@@ -118,8 +119,8 @@ class _Builder:
         shape = (module.out_channels, size[0], size[1])
         self._push(
             Layer(
-                records.CONVOLUTION, self.shape, shape, name, bias=module.bias is not None, kernel=kernel, stride=stride,
-                padding=padding, map=(size[0], size[1]),
+                records.CONVOLUTION, self.shape, shape, name, bias=module.bias is not None, kernel=kernel,
+                stride=stride, padding=padding, map=(size[0], size[1]),
             )
         )  # fmt: skip
 
@@ -161,7 +162,7 @@ class _Builder:
         pass
 
 
-_HANDLERS: dict[type[nn.Module], object] = {
+_HANDLERS: dict[type[nn.Module], Callable[[_Builder, str, Any], None]] = {
     nn.Linear: _Builder.linear,
     nn.Conv2d: _Builder.convolution,
     nn.MaxPool2d: _Builder.pooling,
@@ -198,7 +199,9 @@ def _source(shape: tuple[int, ...]) -> tuple[Shape, bool]:
         return (shape[0], 1, 1), True
     if len(shape) == 3:
         return (shape[0], shape[1], shape[2]), False
-    raise UnsupportedError(f"a sample has shape {shape}; only features (n,) and images (channels, rows, columns) are known")
+    raise UnsupportedError(
+        f"a sample has shape {shape}; only features (n,) and images (channels, rows, columns) are known"
+    )
 
 
 def _parts(module: nn.Module, name: str) -> Iterator[tuple[str, nn.Module]]:
@@ -231,7 +234,7 @@ def _profiled(workload: Workload, builder: _Builder) -> int:
     raise UnsupportedError(f"the profiled layer {workload.layer!r} is not a Linear or Conv2d of the model")
 
 
-def _pair(value: int | tuple[int, ...]) -> Pair:
+def _pair(value: Any) -> Pair:
     return (value, value) if isinstance(value, int) else (value[0], value[-1])
 
 

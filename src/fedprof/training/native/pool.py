@@ -5,18 +5,18 @@ from __future__ import annotations
 import numpy as np
 from numba import njit
 
-from fedprof.training.native.vectors import lanes_of, load, pick, splat, store
+from fedprof.training.native.vectors import lanes_of, load, load_bytes, pick, splat, store, store_bytes
 
 
 @njit
-def _challenge(width, arena, at, number, best, cell):  # type: ignore[no-untyped-def]
+def _challenge(width, arena, at, number, best, cell):
     value = load(width, arena, at)
     wins = value > best
     return pick(wins, value, best), pick(wins, splat(width, number), cell)
 
 
 @njit
-def max_pool_rows(width, job, step, x, x_plane, x_row, first, rows, floor):  # type: ignore[no-untyped-def]
+def max_pool_rows(width, job, step, x, x_plane, x_row, first, rows, floor):
     """Make some rows of the pooled map from ``x``, where the first window begins; remember each winner's cell."""
     lanes, samples, arena = lanes_of(width), job.width, job.arena
     least = splat(width, floor)
@@ -24,7 +24,7 @@ def max_pool_rows(width, job, step, x, x_plane, x_row, first, rows, floor):  # t
         for row in range(rows):
             source = x + channel * x_plane + row * step.pool_stride_rows * x_row
             target = step.y + channel * step.y_plane + (first + row) * step.y_row
-            memory = step.chosen + ((channel * step.out_rows) + first + row) * step.out_columns * samples
+            memory = job.arena + 4 * step.chosen + (channel * step.out_rows + first + row) * step.out_columns * samples
             for pixel in range(step.out_columns):
                 for lane in range(0, samples, lanes):
                     at = source + pixel * step.pool_stride_columns * samples + lane
@@ -40,11 +40,11 @@ def max_pool_rows(width, job, step, x, x_plane, x_row, first, rows, floor):  # t
                                 best, cell = _challenge(width, arena, at + i * x_row + j * samples, number, best, cell)
                                 number += np.float32(1.0)
                     store(arena, target + pixel * samples + lane, pick(least > best, least, best))
-                    store(arena, memory + pixel * samples + lane, cell)
+                    store_bytes(memory, pixel * samples + lane, cell)
 
 
 @njit
-def max_pool_gradient_rows(width, job, step, dx, dx_plane, dx_row, first, rows):  # type: ignore[no-untyped-def]
+def max_pool_gradient_rows(width, job, step, dx, dx_plane, dx_row, first, rows):
     """Send the gradients of some pooled rows to the winners; windows do not overlap, so each cell is written once."""
     lanes, samples, arena = lanes_of(width), job.width, job.arena
     nothing = splat(width, np.float32(0.0))
@@ -52,16 +52,16 @@ def max_pool_gradient_rows(width, job, step, dx, dx_plane, dx_row, first, rows):
         for row in range(rows):
             target = dx + channel * dx_plane + row * step.pool_stride_rows * dx_row
             source = step.g + channel * step.g_plane + (first + row) * step.g_row
-            memory = step.chosen + ((channel * step.out_rows) + first + row) * step.out_columns * samples
+            memory = job.arena + 4 * step.chosen + (channel * step.out_rows + first + row) * step.out_columns * samples
             for pixel in range(step.out_columns):
                 for lane in range(0, samples, lanes):
                     gradient = load(width, arena, source + pixel * samples + lane)
-                    cell = load(width, arena, memory + pixel * samples + lane)
+                    cell = load_bytes(width, memory, pixel * samples + lane)
                     if step.pool_rows == 2 and step.pool_columns == 2:
                         at = target + pixel * step.pool_stride_columns * samples + lane
-                        for number in range(4):
-                            part = pick(cell == splat(width, np.float32(number)), gradient, nothing)
-                            store(arena, at + (number // 2) * dx_row + (number % 2) * samples, part)
+                        for corner in range(4):
+                            part = pick(cell == splat(width, np.float32(corner)), gradient, nothing)
+                            store(arena, at + (corner // 2) * dx_row + (corner % 2) * samples, part)
                         continue
                     number = np.float32(0.0)
                     for i in range(step.pool_rows):
@@ -72,7 +72,7 @@ def max_pool_gradient_rows(width, job, step, dx, dx_plane, dx_row, first, rows):
 
 
 @njit
-def mean_pool(width, job, step):  # type: ignore[no-untyped-def]
+def mean_pool(width, job, step):
     """Average every window."""
     lanes, samples, arena = lanes_of(width), job.width, job.arena
     share = splat(width, np.float32(1.0 / (step.pool_rows * step.pool_columns)))
@@ -91,7 +91,7 @@ def mean_pool(width, job, step):  # type: ignore[no-untyped-def]
 
 
 @njit
-def pool_gradient(width, job, step, mean):  # type: ignore[no-untyped-def]
+def pool_gradient(width, job, step, mean):
     """Gradient of the input of a pooling step of its own; windows may overlap."""
     lanes, samples, arena = lanes_of(width), job.width, job.arena
     _clear(width, job, step)
@@ -101,11 +101,11 @@ def pool_gradient(width, job, step, mean):  # type: ignore[no-untyped-def]
         for row in range(step.out_rows):
             target = step.dx + channel * step.dx_plane + row * step.pool_stride_rows * step.dx_row
             source = step.g + channel * step.g_plane + row * step.g_row
-            memory = step.chosen + (channel * step.out_rows + row) * step.out_columns * samples
+            memory = job.arena + 4 * step.chosen + (channel * step.out_rows + row) * step.out_columns * samples
             for pixel in range(step.out_columns):
                 for lane in range(0, samples, lanes):
                     gradient = load(width, arena, source + pixel * samples + lane)
-                    cell = load(width, arena, memory + pixel * samples + lane)
+                    cell = load_bytes(width, memory, pixel * samples + lane)
                     number = np.float32(0.0)
                     for i in range(step.pool_rows):
                         for j in range(step.pool_columns):
@@ -117,7 +117,7 @@ def pool_gradient(width, job, step, mean):  # type: ignore[no-untyped-def]
 
 
 @njit
-def _clear(width, job, step):  # type: ignore[no-untyped-def]
+def _clear(width, job, step):
     nothing = splat(width, np.float32(0.0))
     for channel in range(step.inputs):
         for row in range(step.in_rows):

@@ -8,7 +8,8 @@ offsets of a convolution's taps and the classes of its border pixels.
 from __future__ import annotations
 
 import numpy as np
-from numba import carray, njit
+from numba import njit
+from numba.np.numpy_support import carray
 
 from fedprof.training.native.vectors import as_pointer
 
@@ -34,13 +35,13 @@ STEP = np.dtype(
         "dx", "dx_plane", "dx_row",
         "inputs", "outputs",  # channels, or features of a dense layer
         "in_rows", "in_columns", "out_rows", "out_columns",  # of y: after pooling
-        "run_planes", "run_rows", "run_length",  # the same for work element by element: one run where nothing lies between
+        "run_planes", "run_rows", "run_length",  # the same for element-wise work, as few runs as possible
         "w", "w_row", "bias", "has_bias", "dw", "dbias",
         "kernel_rows", "kernel_columns", "stride_rows", "stride_columns",
         # A convolution's own output, before pooling, made some rows at a time; its gradient likewise.
         "map_rows", "map_columns", "pool_rows", "pool_columns", "pool_stride_rows", "pool_stride_columns",
         "s", "s_plane", "s_row", "s_rows",
-        "d", "d_plane", "d_row", "d_rows",
+        "d", "d_plane", "d_row", "d_rows", "d_step",  # rows in a block; step from one block to the next or 0
         "chosen",  # which cell of its window each pooled pixel came from
         "transposed",  # a dense layer's output gradient, sample by sample
         # How outputs gather inputs (forward) and inputs gather output gradients (backward); see ``gather.py``.
@@ -70,12 +71,12 @@ JOB = np.dtype(
 
 
 @njit
-def step_at(address, index):  # type: ignore[no-untyped-def]
+def step_at(address, index):
     """One step of a plan."""
     return carray(as_pointer(address), index + 1, STEP)[index]
 
 
 @njit
-def job_at(address):  # type: ignore[no-untyped-def]
+def job_at(address):
     """The job at an address."""
     return carray(as_pointer(address), 1, JOB)[0]

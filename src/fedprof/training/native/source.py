@@ -25,13 +25,17 @@ class Source:
     @classmethod
     def of(cls, samples: Samples, network: Network, owner: str) -> Source:
         """Check samples against a network and make them readable for the kernels."""
-        x = samples.x if samples.x.dtype in {np.dtype(np.uint8), np.dtype(np.float32)} else np.asarray(samples.x, np.float32)
+        x = (
+            samples.x
+            if samples.x.dtype in {np.dtype(np.uint8), np.dtype(np.float32)}
+            else np.asarray(samples.x, np.float32)
+        )
         shape = x.shape[1:]
         return cls(
             np.ascontiguousarray(x),
             _targets(samples, network, owner),
             _per_feature(samples.shift, shape),
-            1 / _per_feature(samples.scale, shape),
+            np.reciprocal(_per_feature(samples.scale, shape)),
         )
 
     def fields(self) -> dict[str, int]:
@@ -54,7 +58,9 @@ def _targets(samples: Samples, network: Network, owner: str) -> NDArray[np.gener
     y = samples.y
     if network.loss == records.MSE:
         if y.shape != (len(y), network.outputs):
-            raise DataError(f"targets of {owner} have shape {y.shape}; the model gives {network.outputs} outputs a sample")
+            raise DataError(
+                f"targets of {owner} have shape {y.shape}; the model gives {network.outputs} outputs a sample"
+            )
         return np.ascontiguousarray(y, np.float32)
     if y.ndim != 1 or not np.issubdtype(y.dtype, np.integer):
         raise DataError(f"labels of {owner} are {y.dtype} of shape {y.shape}; they must be whole numbers, one a sample")

@@ -2,8 +2,9 @@
 
 ``product`` serves a convolution's forward pass and input gradient and all three products of a dense layer. Its tile
 keeps up to 6 outputs x 2 vectors (12 x 1 for a narrow batch) in registers over the whole reduction: twelve sums in
-flight hide the latency of a fused multiply-add, two vectors a broadcast keep the load ports under their limit, and it all
-fits the 16 registers of AVX2. ``correlate`` serves a convolution's weight gradient, whose reduction runs over the image.
+flight hide the latency of a fused multiply-add, two vectors a broadcast keep the load ports under their limit, and it
+all fits the 16 registers of AVX2. ``correlate`` serves a convolution's weight gradient, whose reduction runs over the
+image.
 """
 
 from __future__ import annotations
@@ -15,9 +16,8 @@ from typing import Any
 from llvmlite import ir
 from numba import njit, types
 from numba.core import cgutils
-from numba.extending import intrinsic
 
-from fedprof.training.native.machine import WidthType, registers
+from fedprof.training.native.machine import WidthType, intrinsic, registers
 from fedprof.training.native.vectors import FLOAT, LONG, across_value, fma_value, lanes_of, splat_value
 
 OUTPUTS = 6
@@ -112,7 +112,7 @@ class _Sums:
         self.set(row, column, fma_value(self.builder, a, b, self.get(row, column)))
 
 
-# -- outputs x vectors --------------------------------------------------------------------------------------------------
+# -- outputs x vectors -------------------------------------------------------------------------------------------------
 
 _NOT_FLOATS = {"arena", "taps", "tap_count", "n", "add", "floor", "rows", "pixels", "vectors"}
 _OFFSETS = {"out", "x", "w", "bias", "grad", "dy"}
@@ -168,10 +168,10 @@ def _emit_end(builder: Any, a: dict[str, Any], sums: _Sums, rows: int, columns: 
 
 
 @intrinsic
-def _tile(_context, width: WidthType, rows, columns, arguments):  # type: ignore[no-untyped-def]
+def _tile(_context, width: WidthType, rows, columns, arguments):
     lanes = width.lanes
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         values = _named(builder, _TILE_ARGS, args[3])
 
         def case(rows: int, columns: int) -> Any:
@@ -189,9 +189,9 @@ def _tile(_context, width: WidthType, rows, columns, arguments):  # type: ignore
 
 @njit
 def product(
-    width, arena, out, out_step, outputs, lanes, x, x_step, second, w, w_out, w_step, bias, bias_step, taps, tap_count, n,
-    add, floor,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+    width, arena, out, out_step, outputs, lanes, x, x_step, second, w, w_out, w_step, bias, bias_step, taps, tap_count,
+    n, add, floor,
+):  # fmt: skip
     """``out[o, v] = max(floor, bias[o] + sum over taps and n of w[o] * x[v])`` (plus the old ``out`` if ``add``).
 
     ``lanes`` floats of every output are computed, a multiple of the vector width; ``second`` is the distance from one
@@ -216,7 +216,7 @@ def product(
         lane += columns * vector
 
 
-# -- channels x taps, summed over an image ------------------------------------------------------------------------------
+# -- channels x taps, summed over an image -----------------------------------------------------------------------------
 
 _CORRELATE_ARGS = (
     "arena", "grad", "grad_step", "dy", "dy_plane", "dy_row", "dy_pixel", "x", "x_row", "x_pixel",
@@ -251,10 +251,10 @@ def _emit_correlate(builder: Any, a: dict[str, Any], lanes: int, channels: int, 
 
 
 @intrinsic
-def _correlate_tile(_context, width: WidthType, channels, taps, arguments):  # type: ignore[no-untyped-def]
+def _correlate_tile(_context, width: WidthType, channels, taps, arguments):
     lanes = width.lanes
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         values = _named(builder, _CORRELATE_ARGS, args[3])
 
         def case(channels: int, taps: int) -> Any:
@@ -269,8 +269,8 @@ def _correlate_tile(_context, width: WidthType, channels, taps, arguments):  # t
 
 
 @intrinsic
-def _most_channels(_context, width: WidthType):  # type: ignore[no-untyped-def]
-    def generate(_context, _builder, _signature, _args):  # type: ignore[no-untyped-def]
+def _most_channels(_context, width: WidthType):
+    def generate(_context, _builder, _signature, _args):
         return LONG(_channels())
 
     return types.int64(width), generate
@@ -280,7 +280,7 @@ def _most_channels(_context, width: WidthType):  # type: ignore[no-untyped-def]
 def correlate(
     width, arena, grad, grad_step, channels, dy, dy_plane, dy_row, dy_pixel, x, x_row, x_pixel, taps, tap_count,
     rows, pixels, vectors,
-):  # type: ignore[no-untyped-def]  # fmt: skip
+):  # fmt: skip
     """Add to ``grad[tap, channel]`` the sum over rows, pixels and vectors of ``dy[channel] * x[tap]``.
 
     ``taps`` is the address of ``tap_count`` offsets into x. Weight gradients lie tap by tap, channels side by side.
@@ -294,8 +294,8 @@ def correlate(
             high = (channels - channel + blocks - 1) // blocks
             _correlate_tile(
                 width, high, wide,
-                (arena, grad + tap * grad_step + channel, grad_step, dy + channel * dy_plane, dy_plane, dy_row, dy_pixel, x,
-                 x_row, x_pixel, taps + 8 * tap, rows, pixels, vectors),
+                (arena, grad + tap * grad_step + channel, grad_step, dy + channel * dy_plane, dy_plane, dy_row,
+                 dy_pixel, x, x_row, x_pixel, taps + 8 * tap, rows, pixels, vectors),
             )  # fmt: skip
             channel += high
             blocks -= 1

@@ -1,8 +1,8 @@
 """Vectors of floats inside Numba kernels: loads and stores at (address, offset), arithmetic, and single numbers.
 
 Kernels work in one block of memory (an arena) known by its address; offsets and steps count elements of four bytes
-(floats) or eight (whole numbers, doubles). Numba has no vector type and plain loops do not reach the hardware's speed on
-short dense products, so this module adds one, ``VectorType(lanes)``, as wide as the ``Width`` a kernel was given.
+(floats) or eight (whole numbers, doubles). Numba has no vector type and plain loops do not reach the hardware's speed
+on short dense products, so this module adds one, ``VectorType(lanes)``, as wide as the ``Width`` a kernel was given.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 from llvmlite import ir
 from numba import njit, types
-from numba.extending import intrinsic, models, overload, register_model
+from numba.extending import models, overload, register_model
 
-from fedprof.training.native.machine import WidthType, fused_multiply_add
+from fedprof.training.native.machine import WidthType, fused_multiply_add, intrinsic
 
 FLOAT, DOUBLE, LONG, INT, BYTE = ir.FloatType(), ir.DoubleType(), ir.IntType(64), ir.IntType(32), ir.IntType(8)
 
@@ -92,14 +92,14 @@ def across_value(builder: Any, value: Any) -> Any:
     return builder.extract_element(value, INT(0))
 
 
-# -- loads and stores ---------------------------------------------------------------------------------------------------
+# -- loads and stores --------------------------------------------------------------------------------------------------
 
 
 @intrinsic
-def load(_context, width: WidthType, arena, offset):  # type: ignore[no-untyped-def]
+def load(_context, width: WidthType, arena, offset):
     """The vector at ``arena + offset``."""
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         kind = ir.VectorType(FLOAT, width.lanes)
         return builder.load(pointer(builder, args[1], args[2], kind), align=4)
 
@@ -107,10 +107,10 @@ def load(_context, width: WidthType, arena, offset):  # type: ignore[no-untyped-
 
 
 @intrinsic
-def store(_context, arena, offset, value: VectorType):  # type: ignore[no-untyped-def]
+def store(_context, arena, offset, value: VectorType):
     """Write a vector at ``arena + offset``."""
 
-    def generate(context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, _signature, args):
         builder.store(args[2], pointer(builder, args[0], args[1], args[2].type), align=4)
         return context.get_dummy_value()
 
@@ -118,10 +118,35 @@ def store(_context, arena, offset, value: VectorType):  # type: ignore[no-untype
 
 
 @intrinsic
-def splat(_context, width: WidthType, value):  # type: ignore[no-untyped-def]
+def load_bytes(_context, width: WidthType, address, offset):
+    """A vector from as many bytes."""
+
+    def generate(_context, builder, _signature, args):
+        kind = ir.VectorType(BYTE, width.lanes)
+        value = builder.load(pointer(builder, args[1], args[2], kind, 1), align=1)
+        return builder.uitofp(value, ir.VectorType(FLOAT, width.lanes))
+
+    return VectorType(width.lanes)(width, types.int64, types.int64), generate
+
+
+@intrinsic
+def store_bytes(_context, address, offset, value: VectorType):
+    """Write a vector of whole numbers below 256 as bytes."""
+
+    def generate(context, builder, _signature, args):
+        kind = ir.VectorType(BYTE, value.lanes)
+        small = builder.trunc(builder.fptosi(args[2], ir.VectorType(INT, value.lanes)), kind)
+        builder.store(small, pointer(builder, args[0], args[1], kind, 1), align=1)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64, value), generate
+
+
+@intrinsic
+def splat(_context, width: WidthType, value):
     """A vector with one number in every lane."""
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         return splat_value(builder, args[1], width.lanes)
 
     return VectorType(width.lanes)(width, types.float32), generate
@@ -129,8 +154,8 @@ def splat(_context, width: WidthType, value):  # type: ignore[no-untyped-def]
 
 def _reader(kind: types.Type, element: Any, size: int) -> Callable[..., Any]:
     @intrinsic
-    def read(_context, address, offset):  # type: ignore[no-untyped-def]
-        def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def read(_context, address, offset):
+        def generate(_context, builder, _signature, args):
             return builder.load(pointer(builder, args[0], args[1], element, size))
 
         return kind(types.int64, types.int64), generate
@@ -140,8 +165,8 @@ def _reader(kind: types.Type, element: Any, size: int) -> Callable[..., Any]:
 
 def _writer(kind: types.Type, element: Any, size: int) -> Callable[..., Any]:
     @intrinsic
-    def write(_context, address, offset, value):  # type: ignore[no-untyped-def]
-        def generate(context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def write(_context, address, offset, value):
+        def generate(context, builder, _signature, args):
             builder.store(args[2], pointer(builder, args[0], args[1], element, size))
             return context.get_dummy_value()
 
@@ -160,30 +185,30 @@ put_double = _writer(types.float64, DOUBLE, 8)
 
 
 @intrinsic
-def lanes_of(_context, width: WidthType):  # type: ignore[no-untyped-def]
+def lanes_of(_context, width: WidthType):
     """Number of lanes, a constant in the compiled code."""
 
-    def generate(_context, _builder, _signature, _args):  # type: ignore[no-untyped-def]
+    def generate(_context, _builder, _signature, _args):
         return LONG(width.lanes)
 
     return types.int64(width), generate
 
 
 @intrinsic
-def whole(_context, value):  # type: ignore[no-untyped-def]
+def whole(_context, value):
     """An integer whose value is not part of its type: Numba compiles a function anew for every constant it is given."""
 
-    def generate(context, builder, signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, signature, args):
         return context.cast(builder, args[0], signature.args[0], types.int64)
 
     return types.int64(types.unliteral(value)), generate
 
 
 @intrinsic
-def as_pointer(_context, address):  # type: ignore[no-untyped-def]
+def as_pointer(_context, address):
     """An address as a pointer ``numba.carray`` accepts."""
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         return builder.inttoptr(args[0], BYTE.as_pointer())
 
     return types.voidptr(types.int64), generate
@@ -205,11 +230,11 @@ def transpose_values(builder: Any, rows: list[Any]) -> list[Any]:
 
 
 @intrinsic
-def transpose(_context, width: WidthType, arena, source, source_step, target, target_step):  # type: ignore[no-untyped-def]
+def transpose(_context, width: WidthType, arena, source, source_step, target, target_step):
     """Transpose a square block of the arena: as many rows as there are lanes."""
     lanes = width.lanes
 
-    def generate(context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(context, builder, _signature, args):
         _, arena, source, source_step, target, target_step = args
         kind = ir.VectorType(FLOAT, lanes)
 
@@ -224,21 +249,21 @@ def transpose(_context, width: WidthType, arena, source, source_step, target, ta
     return types.void(width, *[types.int64] * 5), generate
 
 
-# -- arithmetic ---------------------------------------------------------------------------------------------------------
+# -- arithmetic --------------------------------------------------------------------------------------------------------
 
 
 def _binary(emit: Callable[[Any, Any, Any], Any], symbol: Callable[..., Any], mask: bool = False) -> None:
     @intrinsic
-    def apply(_context, a: VectorType, b: VectorType):  # type: ignore[no-untyped-def]
-        def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def apply(_context, a: VectorType, b: VectorType):
+        def generate(_context, builder, _signature, args):
             return emit(builder, args[0], args[1])
 
         return (MaskType if mask else VectorType)(a.lanes)(a, b), generate
 
     @overload(symbol)
-    def choose(a, b):  # type: ignore[no-untyped-def]
+    def choose(a, b):
         if isinstance(a, VectorType) and isinstance(b, VectorType):
-            return lambda a, b: apply(a, b)
+            return lambda a, b: apply(a, b)  # noqa: PLW0108 - Numba wants the names
         return None
 
 
@@ -251,40 +276,40 @@ _binary(lambda builder, a, b: builder.fcmp_ordered("==", a, b), operator.eq, mas
 
 
 @intrinsic
-def fma(_context, a: VectorType, b: VectorType, c: VectorType):  # type: ignore[no-untyped-def]
+def fma(_context, a: VectorType, b: VectorType, c: VectorType):
     """``a * b + c``."""
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         return fma_value(builder, *args)
 
     return a(a, b, c), generate
 
 
 @intrinsic
-def across(_context, value: VectorType):  # type: ignore[no-untyped-def]
+def across(_context, value: VectorType):
     """Sum of the lanes."""
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         return across_value(builder, args[0])
 
     return types.float32(value), generate
 
 
 @intrinsic
-def pick(_context, mask: MaskType, yes: VectorType, no: VectorType):  # type: ignore[no-untyped-def]
+def pick(_context, mask: MaskType, yes: VectorType, no: VectorType):
     """Lane by lane ``yes`` where the mask is true, else ``no``."""
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         return builder.select(*args)
 
     return yes(mask, yes, no), generate
 
 
 @intrinsic
-def _exponential(_context, x: VectorType):  # type: ignore[no-untyped-def]
+def _exponential(_context, x: VectorType):
     lanes = x.lanes
 
-    def generate(_context, builder, _signature, args):  # type: ignore[no-untyped-def]
+    def generate(_context, builder, _signature, args):
         (value,) = args
         turns = call(builder, "rint", builder.fmul(value, constant(lanes, 1.44269504088896341)))
         rest = fma_value(builder, turns, constant(lanes, -0.693359375), value)
@@ -302,7 +327,7 @@ def _exponential(_context, x: VectorType):  # type: ignore[no-untyped-def]
 
 
 @njit
-def exponential(width, x):  # type: ignore[no-untyped-def]
+def exponential(width, x):
     """``exp(x)``, clamped to what a normal float holds; NaN stays NaN."""
     low, high = splat(width, -87.0), splat(width, 88.0)
     return _exponential(pick(low > x, low, pick(x > high, high, x)))

@@ -47,71 +47,70 @@ class Workbench:
     ) -> None:  # fmt: skip
         self._layout = Layout(network, packing, lanes, width)
         self._width, self._wide = Width(lanes), Width(widest())
-        self._seats: list[_Seat | None] = [None] * workers
+        constants = self._constants()
+        self._seats = [_Seat(self._layout, constants) for _ in range(workers)]
         self._on_compile = on_compile
         self._compiled: set[Any] = set()
 
-    def train(
-        self, worker: int, packed: Vector, source: Source, order: NDArray[np.int64], samples: int, recipe: Recipe
-    ) -> tuple[Vector, float]:
-        """Train on the rows in ``order``; the packed weights returned are valid until the worker's next task."""
+    def begin_training(self, packed: Vector, source: Source, recipe: Recipe) -> None:
+        """Tell every worker what its next clients have in common."""
         from fedprof.training.native.kernels import train
 
-        seat = self._seat(worker)
-        seat.set(source.fields())
-        seat.set(
-            {
-                "order": order.ctypes.data, "samples": samples, "epochs": recipe.epochs, "batch": recipe.batch,
-                "received": packed.ctypes.data, "profiled": -1,
-                "rate": recipe.rate, "momentum": recipe.momentum, "decay": recipe.weight_decay,
-                "proximal": recipe.proximal,
-            }
-        )  # fmt: skip
-        self._ready(train, self._width, self._wide)(self._width, self._wide, seat.address)
+        self._kernel = self._ready(train, self._width, self._wide)
+        common = source.fields() | {
+            "epochs": recipe.epochs, "batch": recipe.batch, "received": packed.ctypes.data, "profiled": -1,
+            "step_count": len(self._layout.network.layers),
+            "rate": recipe.rate, "momentum": recipe.momentum, "decay": recipe.weight_decay, "proximal": recipe.proximal,
+        }  # fmt: skip
+        for seat in self._seats:
+            seat.set(common)
+
+    def train(self, worker: int, order: NDArray[np.int64], samples: int) -> tuple[Vector, float]:
+        """Train on the rows in ``order``; the packed weights returned are valid until the worker's next task."""
+        seat = self._seats[worker]
+        seat.set({"order": order.ctypes.data, "samples": samples})
+        self._kernel(self._width, self._wide, seat.address)
         return seat.arena[: self._layout.packing.size], float(seat.job["loss"])
 
-    def look(
-        self, worker: int, packed: Vector, source: Source, rows: NDArray[np.int64], outputs: NDArray[np.float32] | None,
-        *, profile: bool,
-    ) -> tuple[float, Moments]:  # fmt: skip
-        """Run rows through the network: write ``outputs`` and sum the loss if given, and take moments if asked to."""
+    def begin_looking(self, packed: Vector, source: Source, *, profile: bool, outputs: bool) -> None:
+        """Tell every worker what its next samples have in common; without outputs, layers behind the profiled rest."""
         from fedprof.training.native.kernels import look
 
-        seat, network = self._seat(worker), self._layout.network
-        seat.arena[: len(packed)] = packed
-        seat.set(source.fields())
-        last = network.profiled + 1 if outputs is None else len(network.layers)
-        seat.set(
-            {
-                "order": rows.ctypes.data, "samples": len(rows), "step_count": last,
-                "profiled": network.profiled if profile else -1,
-                "result": 0 if outputs is None else outputs.ctypes.data, "result_row": network.outputs,
-            }
-        )  # fmt: skip
-        self._ready(look, self._width)(self._width, seat.address)
-        seat.set({"step_count": len(network.layers)})
-        return float(seat.job["loss"]), self._moments(seat, len(rows), profile)
+        self._kernel = self._ready(look, self._width)
+        network = self._layout.network
+        common = source.fields() | {
+            "step_count": len(network.layers) if outputs else network.profiled + 1,
+            "profiled": network.profiled if profile else -1, "result": 0, "result_row": network.outputs,
+        }  # fmt: skip
+        for seat in self._seats:
+            seat.set(common)
+            seat.arena[: len(packed)] = packed
+
+    def look(
+        self, worker: int, rows: NDArray[np.int64], outputs: NDArray[np.float32] | None = None
+    ) -> tuple[float, Moments]:
+        """Run rows through the network: write ``outputs`` and sum the loss if given; the moments are of the profile."""
+        seat = self._seats[worker]
+        seat.set({"order": rows.ctypes.data, "samples": len(rows)})
+        if outputs is not None:
+            seat.set({"result": outputs.ctypes.data})
+        self._kernel(self._width, seat.address)
+        return float(seat.job["loss"]), self._moments(seat, len(rows))
 
     def gradient(self, worker: int) -> Vector:
         """The packed gradient a worker's last batch left behind."""
         size = self._layout.packing.size
-        return self._seat(worker).arena[size : 2 * size]
+        return self._seats[worker].arena[size : 2 * size]
 
-    def _moments(self, seat: _Seat, count: int, profile: bool) -> Moments:
+    def _moments(self, seat: _Seat, count: int) -> Moments:
         q = self._layout.network.layers[self._layout.network.profiled].shape[0]
         moments = Moments(q)
-        if profile and count:
+        if seat.job["profiled"] >= 0 and count:
             shift, total, square = seat.moments[: 3 * q].reshape(3, q)
             moments.count = count
             moments.mean = shift + total / count
             moments.m2 = np.maximum(square - total**2 / count, 0)
         return moments
-
-    def _seat(self, worker: int) -> _Seat:
-        seat = self._seats[worker]
-        if seat is None:
-            seat = self._seats[worker] = _Seat(self._layout, self._constants())
-        return seat
 
     def _constants(self) -> dict[str, int]:
         layout, network = self._layout, self._layout.network
@@ -143,6 +142,6 @@ class Workbench:
 
 
 def _signature(*widths: Width) -> tuple[Any, ...]:
-    from numba import int64, typeof
+    from numba import int64
 
-    return (*(typeof(width) for width in widths), int64)
+    return (*(width.type for width in widths), int64)
