@@ -17,7 +17,7 @@ def fedprof(*arguments, cwd):
         ("compare digit", "Did you mean 'digits'?"),
         ("compare digits -a fedproff", "Did you mean 'fedprof'?"),
         ("compare digits --set alhpa=3", "alpha"),
-        ("compare digits --seeds 0", "equal to 1"),
+        ("compare digits --seeds 0", "x>=1"),
         ("compare digits -a fedavg-partial", "full mode only"),
         ("figure heatmp", "Did you mean 'heatmap'?"),
         ("figure heatmap", "--task"),

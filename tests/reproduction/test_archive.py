@@ -70,7 +70,11 @@ def test_the_digest_of_the_final_model_is_kept(tmp_path, plan):
     assert len(digests) == 2
 
 
-@pytest.mark.parametrize("content", [b"no gzip", gzip.compress(b"no json"), gzip.compress(json.dumps({}).encode())])
+@pytest.mark.parametrize(
+    "content",
+    [b"no gzip", gzip.compress(b"no json"), gzip.compress(json.dumps({}).encode())],
+    ids=["no gzip", "no JSON", "no runs"],
+)
 def test_a_file_that_is_no_archive_is_named(tmp_path, content):
     path = tmp_path / "broken.json.gz"
     path.write_bytes(content)
@@ -79,10 +83,16 @@ def test_a_file_that_is_no_archive_is_named(tmp_path, content):
 
 
 def test_runs_are_known_by_their_settings_whatever_their_files_are_called(tmp_path, plan):
-    path = make_run(plan("fedavg", "full", 0), tmp_path, [0.1, 0.5])
-    renamed = path.rename(path.with_name("anything.sqlite"))
+    paths = [make_run(plan("fedavg", "full", seed), tmp_path, [0.1, 0.5]) for seed in range(2)]
+    renamed = paths[0].rename(paths[0].with_name("anything.sqlite"))
     (experiment,) = find("gasturbine")
-    assert complete_runs(experiment, tmp_path) == [renamed]
+    assert complete_runs(experiment, tmp_path) == [renamed, paths[1]]
+
+
+def test_a_lone_run_that_lacks_rounds_is_taken_to_be_under_way(tmp_path, plan):
+    make_run(plan("fedavg", "full", 0), tmp_path, [0.1, 0.5])
+    (experiment,) = find("gasturbine")
+    assert complete_runs(experiment, tmp_path) == []
 
 
 def test_a_run_that_is_still_under_way_is_left_out(tmp_path):

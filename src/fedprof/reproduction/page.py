@@ -149,7 +149,7 @@ CAPTIONS = {
     "2a": "Figure 2a: representations of LeNet-5's FC-1 on MNIST after 1, 6 and 10 epochs "
     "(`fedprof figure normality-fc`).",
     "2b": "Figure 2b: fused representations of ResNet-18, after one epoch of 5,000 images of CIFAR-10 "
-    "(the paper: 100 epochs of CIFAR-100 `fedprof figure normality-conv`).",
+    "(the paper: 100 epochs of CIFAR-100; `fedprof figure normality-conv`).",
     "4": "Figure 4: accuracy by round, full aggregation; bands are one standard deviation over seeds.",
     "5": "Figure 5: accuracy by round, partial aggregation.",
     "6": "Figure 6: how often each client took part with FedProf (seed 0), clients ordered by data quality.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -29,11 +30,15 @@ def archive(experiment: Experiment, work: Path, out: Path) -> Path | None:
 
 
 def complete_runs(experiment: Experiment, work: Path) -> list[Path]:
-    """An experiment's runs; complete are those that went as far as any of their mode did."""
+    """An experiment's runs that have all their rounds, or were cut together; not one that is still under way."""
     planned = assignments(list(experiment.plans(range(MOST_SEEDS))), work)
     begun = [(one, rounds) for one in planned if (rounds := recorded_rounds(one))]
-    most = {mode: max((n for one, n in begun if _mode(one) == mode), default=0) for mode in GROUPS}
-    return [one.path for one, rounds in begun if rounds == most[_mode(one)]]
+    lengths = {mode: Counter(rounds for one, rounds in begun if _mode(one) == mode) for mode in GROUPS}
+    return [one.path for one, rounds in begun if _complete(one, rounds, lengths[_mode(one)])]
+
+
+def _complete(one: Assignment, rounds: int, lengths: Counter[int]) -> bool:
+    return rounds >= one.plan.rounds or (rounds == max(lengths) and lengths[rounds] > 1)
 
 
 def _mode(assignment: Assignment) -> str:
