@@ -156,8 +156,7 @@ def sweep() -> list[Case]:
     """Other models, widths and batch sizes, small cohorts."""
     cases = [w1(batch) for batch in (8, 32, 128)]
     few = {"epochs": 1, "clients": 2, "validation": 200}
-    for batch in (8, 16, 32, 64, 128):
-        cases.append(images("LeNet-5", lenet5(), "fc1", batch, **few))
+    cases += [images("LeNet-5", lenet5(), "fc1", batch, **few) for batch in (8, 16, 32, 64, 128)]
     for batch in (8, 32, 128):
         cases.append(images("LeNet 20-50-500", wide_lenet(), "7", batch, **few))
         cases.append(images("CNN 3x3 32-64, 32x32x3", small_kernels(), "7", batch, side=32, channels=3, **few))
