@@ -19,7 +19,7 @@ from fedprof.training.native.plan import UnsupportedError, read_network
 from fedprof.training.native.source import Source
 from fedprof.training.native.worker import Workbench
 
-_CHUNK = 1024
+_CHUNK = 2048
 """Validation samples a task: fixed, so that sums are the same at any number of workers."""
 _EVALUATION_WIDTH = 64
 
