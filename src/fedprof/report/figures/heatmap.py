@@ -37,8 +37,20 @@ def draw(comparisons: Sequence[Comparison]) -> Figure:
         for axes, (title, series, known) in zip(row, panels, strict=True):
             image = _map(axes, series, known)
             axes.set_title(f"{title}: {series.key}, seed {series.runs[0].seed}")
-        figure.colorbar(image, ax=row, label="score, as a multiple of an even chance", pad=0.02)
+        figure.colorbar(image, ax=row, label="score / even chance", pad=0.02)
+        figure.supxlabel(_key(panels[0][1]), fontsize="small")
         return figure
+
+
+def _letter(kind: str) -> str:
+    return LETTERS.get(kind, kind[0].upper())
+
+
+def _key(series: Series) -> str:
+    """Say what the letters mean, where there are letters."""
+    run = series.runs[0]
+    kinds = [kind for kind, _, _ in gather.blocks(run)] if len(run.clients) <= LETTERED else []
+    return "   ".join(f"{_letter(kind)}: {kind}" for kind in kinds)
 
 
 def _map(axes: Axes, series: Series, known: Field) -> AxesImage:
@@ -56,7 +68,7 @@ def _map(axes: Axes, series: Series, known: Field) -> AxesImage:
     for _, start, _ in blocks[1:]:
         axes.axhline(start + 0.5, color="white", linewidth=0.8)
     if count <= LETTERED:
-        letters = [LETTERS.get(kind, kind[0].upper()) for kind, start, stop in blocks for _ in range(start, stop)]
+        letters = [_letter(kind) for kind, start, stop in blocks for _ in range(start, stop)]
         axes.set_yticks(range(1, count + 1), letters)
     else:
         axes.set_yticks([(start + stop + 1) / 2 for _, start, stop in blocks], [kind for kind, _, _ in blocks])
