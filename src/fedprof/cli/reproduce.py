@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 def reproduce(
     what: Annotated[
-        str, typer.Argument(help="gasturbine, emnist, cifar10, one experiment, a study, 'studies' or 'all'.")
+        str, typer.Argument(help="gasturbine, emnist, cifar10, one experiment, a study, 'studies', 'figures' or 'all'.")
     ] = "all",
     seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 5,
     jobs: Jobs = None,
@@ -40,16 +40,20 @@ def reproduce(
     """Make the paper's experiments again: Tables 3 to 5, its figures, its claims one by one, tests over seeds.
 
     Runs are kept in --work and go on where they were interrupted; compact histories of them go to --out, and the page
-    is written from those alone. Studies are the sweeps behind the presets and the questions beyond the paper.
+    is written from those alone. Studies are the sweeps behind the presets and the questions beyond the paper; figures
+    are those of its preliminary experiments (1 and 2).
 
-    Examples: `fedprof reproduce gasturbine` · `fedprof reproduce studies --jobs 2` · `fedprof reproduce --render`
+    Examples:
+    - `fedprof reproduce gasturbine` - one task's table and figures
+    - `fedprof reproduce studies --jobs 2` - the sweeps
+    - `fedprof reproduce --render` - the page again, from the histories kept
     """
     from fedprof.reproduction import experiments
     from fedprof.reproduction.studies import STUDIES
     from fedprof.reproduction.write import archive, archive_study, write_page
 
     studies = _studies(what)
-    chosen = [] if studies else experiments.find(what)
+    chosen = [] if studies or what == "figures" else experiments.find(what)
     if what == "all":
         studies = list(STUDIES.values())
     if not render:
@@ -61,6 +65,8 @@ def reproduce(
             if run:
                 _make([plan for _, plan in study.plans()], work, jobs, data, engine)
             archive_study(study, work, out)
+        if run and what in {"figures", "all"}:
+            _draw(out, jobs, data, engine)
     typer.echo(f"Written: {write_page(out, page)}")
 
 
@@ -68,6 +74,15 @@ def _studies(what: str) -> Sequence[Study]:
     from fedprof.reproduction.studies import STUDIES
 
     return list(STUDIES.values()) if what == "studies" else [STUDIES[what]] if what in STUDIES else []
+
+
+def _draw(out: Path, jobs: int | None, data: Path | None, engine: Engine) -> None:
+    """Draw the figures of the paper's preliminary experiments that are not there yet."""
+    from fedprof.cli.figure import figure
+    from fedprof.reproduction.write import PRELIMINARY, preliminary
+
+    for number, path in preliminary(out, drawn=False).items():
+        figure(PRELIMINARY[number], out=path, jobs=jobs, data=data, engine=engine)
 
 
 def _make(plans: Sequence[Plan], work: Path, jobs: int | None, data: Path | None, engine: str) -> None:

@@ -72,7 +72,8 @@ def find(name: str) -> list[Experiment]:
     found = found or [one for one in EXPERIMENTS if one.name == name]
     if not found:
         raise SettingsError(
-            f"There is no experiment '{name}'. Known: {', '.join(one.name for one in EXPERIMENTS)}, all"
+            f"There is no experiment '{name}'. Known: {', '.join(one.name for one in EXPERIMENTS)}, a study by its "
+            "name, studies, figures, all"
         )
     return found
 

@@ -108,6 +108,11 @@ TUNING = (
         TUNING_SEEDS[:1], 120, EMNIST,
         what="shows which reading of full aggregation, and which LeNet, comes near the paper's rounds",
     ),
+    Study(
+        "full-reading-gasturbine", "GasTurbine, full aggregation: what an absent client contributes", "gasturbine",
+        FULL, (Point("fresh", ()), Point("cache", ("reading=cache",))), TUNING_SEEDS[:2], 500,
+        what="shows which reading of full aggregation comes near the paper's 82 (FedAvg) and 38 rounds (FedProf)",
+    ),
     *_tune("fedprox", "mu", (0.0, 0.001, 0.01, 0.1, 1.0), (0.001, 0.01, 0.1)),
     *_tune("fedadam", "server_rate", (0.001, 0.003, 0.01, 0.03, 0.1), (0.001, 0.003, 0.01, 0.03)),
     _tune_cifar10("fedprox", "mu", (0.01, 0.1), SEEDS[:1]),

@@ -19,8 +19,8 @@ from fedprof.reproduction.sweeps import Trial
 from fedprof.simulation.batch import Assignment, recorded_rounds
 
 MOST_SEEDS = 10
-DRAWN_ELSEWHERE = {"1": "figure-1.png", "2a": "figure-2a.png", "2b": "figure-2b.png"}
-"""Figures that need training, not runs of the tables: `fedprof figure` draws them into the results folder."""
+PRELIMINARY = {"1": "conditions", "2a": "normality-fc", "2b": "normality-conv"}
+"""Figures of the paper's preliminary experiments, by the names that `fedprof figure` knows them by."""
 
 
 def archive(experiment: Experiment, work: Path, out: Path) -> Path | None:
@@ -58,7 +58,7 @@ def write_page(out: Path, page: Path) -> Path:
         trials = {name: sweeps.load(path) for name in STUDIES if (path := out / "studies" / f"{name}.csv").exists()}
         for name, outcome in outcomes.items():
             _write_table(name, outcome, out)
-        drawn = {**pictures.draw_paper(outcomes, out / "figures"), **_drawn_elsewhere(out)}
+        drawn = {**pictures.draw_paper(outcomes, out / "figures"), **preliminary(out, drawn=True)}
         drawn |= _draw_studies(trials, out)
         return write_text(page, render(outcomes, trials, drawn, page))
 
@@ -69,9 +69,10 @@ def _write_table(name: str, outcome: Outcome, out: Path) -> None:
         write_text(out / "tables" / f"{name}.{ending}", form(table))
 
 
-def _drawn_elsewhere(out: Path) -> dict[str, Path]:
-    paths = {number: out / "figures" / name for number, name in DRAWN_ELSEWHERE.items()}
-    return {number: path for number, path in paths.items() if path.exists()}
+def preliminary(out: Path, *, drawn: bool) -> dict[str, Path]:
+    """Where the preliminary figures are that are drawn, or will be that are not."""
+    paths = {number: out / "figures" / f"figure-{number}.png" for number in PRELIMINARY}
+    return {number: path for number, path in paths.items() if path.exists() == drawn}
 
 
 def _draw_studies(trials: Mapping[str, list[Trial]], out: Path) -> dict[str, Path]:
