@@ -98,6 +98,11 @@ TUNING = (
         what="chooses the blur so that FedAvg-RP comes near the paper's 23 rounds",
     ),
     Study(
+        "tune-emnist-network", "EMNIST 200 x 480: which LeNet", "emnist",
+        (("fedavg-rp", None),), varied("model.name", ("lenet5", "lenet-caffe")), TUNING_SEEDS[:1], 30, EMNIST,
+        what="chooses the network so that FedAvg-RP comes near the paper's 23 rounds",
+    ),
+    Study(
         "full-reading", "EMNIST 200 x 480, full aggregation: what an absent client contributes", "emnist",
         FULL,
         (
