@@ -51,6 +51,21 @@ def test_tables(tmp_path):
     assert np.allclose(clients.samples(0)[1], [[0.1], [0.2]])
 
 
+def test_columns_are_read_by_name_whatever_their_order(tmp_path):
+    for name, text in (("validation", "a,b,label\n1,2,0\n"), ("x", "extra,label,b,a\n9,0,20,10\n")):
+        (tmp_path / f"{name}.csv").write_text(text)
+    clients, validation = from_folder(tmp_path)
+    assert validation.x.tolist() == [[1, 2]]
+    assert clients.samples(0)[0].tolist() == [[10, 20]]
+
+
+def test_a_client_that_lacks_a_column_is_named(tmp_path):
+    for name, text in (("validation", "a,b,label\n1,2,0\n"), ("x", "a,label\n9,0\n")):
+        (tmp_path / f"{name}.csv").write_text(text)
+    with pytest.raises(DataError, match=r"x\.csv has no column 'b'"):
+        from_folder(tmp_path)
+
+
 def test_classes_mean_the_same_at_every_client(tmp_path):
     for name in ("validation/cat/1", "validation/dog/1", "a/dog/1", "b/cat/1"):
         path = tmp_path / f"{name}.png"

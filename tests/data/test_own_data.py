@@ -70,6 +70,9 @@ def test_a_table_as_a_spreadsheet_saves_it(csv_file):
         ("a,label\ninf,0\n", {}, "row 1, column 'a': 'inf' is not a finite number"),
         ("a,label\n1,cat\n", {}, "row 1, column 'label': 'cat' is not a finite number"),
         ("a,label\n1,0.5\n", {}, "row 1, column 'label': 0.5 is not a class number"),
+        ("a,label\n1,1e30\n", {}, "row 1, column 'label': 1e+30 is not a class number"),
+        ("a,label\n1e60,0\n", {}, "1 inputs are not finite float32 numbers, the first at (0, 0)"),
+        ("a,b,label\n1,2,0\n", {"label": "label", "targets": ["b"]}, "not both"),
         ("a,label\n1,-1\n", {}, "label -1 of sample 0 is out of range; labels are 0 or more"),
         ("a,label\n1,0\n1,3\n", {"classes": 3}, "label 3 of sample 1 is out of range; labels are 0 to 2"),
         ("a,label\n1,0,5\n", {}, "line 2: 3 values for 2 columns"),
@@ -108,8 +111,11 @@ def test_an_archive_of_measurements(tmp_path):
     [
         ({"x": np.zeros((3, 2))}, "lacks the array y"),
         ({"x": np.zeros((3, 2)), "y": np.zeros(2, int)}, "3 inputs but 2 targets"),
-        ({"x": np.array([[0, np.nan], [np.nan, 1]]), "y": np.zeros(2, int)}, "2 inputs are not finite numbers, the fi"),
-        ({"x": np.zeros((2, 2)), "y": np.array([1, np.inf])}, "1 targets are not finite numbers"),
+        (
+            {"x": np.array([[0, np.nan], [np.nan, 1]]), "y": np.zeros(2, int)},
+            "2 inputs are not finite float32 numbers, ",
+        ),
+        ({"x": np.zeros((2, 2)), "y": np.array([1, np.inf])}, "1 targets are not finite float32 numbers"),
         ({"x": np.zeros((2, 2)), "y": np.array([0, -3])}, "label -3 of sample 1 is out of range"),
         ({"x": np.zeros((2, 2)), "y": np.array([0, 10])}, "label 10 of sample 1 is out of range; labels are 0 to 9"),
         ({"x": np.zeros((2, 8, 8, 3), np.uint8), "y": np.zeros(2, int)}, "channels last"),

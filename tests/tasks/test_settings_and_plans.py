@@ -53,6 +53,18 @@ def test_a_file_may_build_on_a_preset(tmp_path):
     assert plan(path, seed=1).seed == 1
 
 
+def test_a_source_or_a_model_of_ones_own_wants_nothing_of_the_presets(tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text(
+        'task = "digits"\ndamage = {}\n[data]\nsource = "folder"\npath = "x"\nclients = 3\n[model]\nname = "cnn"\n'
+    )
+    settings = plan(path).settings
+    assert settings.data.partition.kind == "given"
+    assert settings.data.validation is None
+    assert settings.damage == settings.model.options == {}
+    assert settings.training == plan("digits").settings.training
+
+
 @pytest.mark.parametrize(
     ("override", "message"),
     [
@@ -64,6 +76,7 @@ def test_a_file_may_build_on_a_preset(tmp_path):
         ("epochs", "wants key=value"),
         ("matching=open", r"federation\.matching = 'open'"),
         ("partition.kind=sizes", "also needs mean and std"),
+        ("source=folder", "^data: source = 'folder' needs path"),
     ],
 )
 def test_a_wrong_override_is_answered_with_what_is_allowed(override, message):

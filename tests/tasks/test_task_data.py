@@ -108,7 +108,7 @@ def test_a_folders_data_are_not_damaged(tmp_path):
     [
         ({"source": "folder"}, "needs path"),
         ({"path": "x"}, "needs source"),
-        ({"source": "folder", "path": "x"}, "partition"),
+        ({"source": "folder", "path": "x", "partition": {"kind": "iid"}}, "partition"),
         ({"source": "folder", "path": "x", "partition": {"kind": "given"}, "samples": 4}, "leave them out"),
     ],
 )

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from fedprof.data.clients import ClientData, Samples
-from fedprof.data.own import class_names, from_csv, from_image_folders, from_npz
+from fedprof.data.own import class_names, csv_features, from_csv, from_image_folders, from_npz
 from fedprof.errors import DataError
 
 VALIDATION = "validation"
@@ -26,8 +26,9 @@ VALIDATION = "validation"
 def from_folder(path: Path | str, **columns: Any) -> tuple[ClientData, Samples]:
     """Read all clients' data and the validation set; ``columns`` goes to `from_csv`.
 
-    A client without samples is an error. One with a single sample is accepted: it can be trained on, and a profile's
-    variance has a floor.
+    Of a client's table, the features are the columns that the validation set's table has, in its order. A client
+    without samples is an error. One with a single sample is accepted: it can be trained on, and a profile's variance
+    has a floor.
     """
     path = Path(path)
     entries = _entries(path)
@@ -37,6 +38,8 @@ def from_folder(path: Path | str, **columns: Any) -> tuple[ClientData, Samples]:
             f"for the server; it has {', '.join(entries) or 'none'}"
         )
     names = _all_class_names(list(entries.values()))
+    if entries[VALIDATION].suffix == ".csv":
+        columns |= {"features": csv_features(entries[VALIDATION], columns)}
     held = {name: _read(entry, names, columns) for name, entry in entries.items()}
     validation = held.pop(VALIDATION)
     _require_alike(held, validation, path)

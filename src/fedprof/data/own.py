@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import difflib
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from fedprof.data.sources import Raw
 from fedprof.errors import DataError
 
 Array = NDArray[Any]
+_LARGEST_LABEL = 2**31
 IMAGES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
 
@@ -51,14 +52,15 @@ def from_csv(
     """
     path = Path(path)
     header, rows = _table(path)
-    if label is None and targets is None:
-        label = "label"
-    wanted = [label] if label is not None else list(targets or ())
-    inputs = list(features) if features is not None else [name for name in header if name not in wanted]
-    columns = _positions(header, [*inputs, *wanted], path)
-    values = _parsed(rows, columns, header, path)
+    inputs, wanted = _roles(header, features, targets, label)
+    values = _parsed(rows, _positions(header, [*inputs, *wanted], path), header, path)
     x, y = values[:, : len(inputs)], values[:, len(inputs) :]
-    return from_arrays(x, y if label is None else _whole(y[:, 0], path, label), classes=classes, where=str(path))
+    return from_arrays(x, y if targets else _whole(y[:, 0], path, wanted[0]), classes=classes, where=str(path))
+
+
+def csv_features(path: Path, columns: Mapping[str, Any]) -> list[str]:
+    """Name the columns that ``from_csv(path, **columns)`` takes for features."""
+    return _roles(_table(path)[0], *(columns.get(role) for role in ("features", "targets", "label")))[0]
 
 
 def from_npz(path: Path | str, *, classes: int | None = None) -> Samples:
@@ -116,7 +118,7 @@ def _inputs(x: Array, where: str) -> Array:
     if x.ndim == 4 and x.shape[1] not in (1, 3) and x.shape[3] in (1, 3):
         raise DataError(f"{where}: images of shape {x.shape[1:]} have their channels last; use x.transpose(0, 3, 1, 2)")
     x = x[:, None] if x.ndim == 3 else x
-    return x if x.dtype == np.uint8 and x.ndim == 4 else _finite(x.astype(np.float32), "inputs", where)
+    return x if x.dtype == np.uint8 and x.ndim == 4 else _finite(x, "inputs", where)
 
 
 def _are_labels(y: Array) -> bool:
@@ -136,14 +138,18 @@ def _numbers(y: Array, where: str) -> NDArray[np.float32]:
     """Regression targets, one row a sample."""
     if y.ndim not in (1, 2) or not np.issubdtype(y.dtype, np.number):
         raise DataError(f"{where}: targets are {y.dtype} of shape {y.shape}, not labels (n,) or numbers (n, outputs)")
-    return _finite(y.astype(np.float32).reshape(len(y), -1), "targets", where)
+    return _finite(y.reshape(len(y), -1), "targets", where)
 
 
-def _finite(values: NDArray[np.float32], what: str, where: str) -> NDArray[np.float32]:
+def _finite(given: Array, what: str, where: str) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite and is reported
+        values = given.astype(np.float32)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         at = tuple(bad[0].tolist())
-        raise DataError(f"{where}: {len(bad)} {what} are not finite numbers, the first at {at}: fill or drop them")
+        raise DataError(
+            f"{where}: {len(bad)} {what} are not finite float32 numbers, the first at {at}: fill or drop them"
+        )
     return values
 
 
@@ -163,6 +169,16 @@ def _table(path: Path) -> tuple[list[str], list[list[str]]]:
         if line and len(line) != len(header):
             raise DataError(f"{path}, line {number}: {len(line)} values for {len(header)} columns")
     return header, [line for line in lines[1:] if line]
+
+
+def _roles(
+    header: list[str], features: Sequence[str] | None, targets: Sequence[str] | None, label: str | None
+) -> tuple[list[str], list[str]]:
+    """Which columns are features, and which is the label or are the targets."""
+    if targets and label is not None:
+        raise DataError("name targets (numbers to predict) or a label (a class), not both")
+    wanted = list(targets or [label or "label"])
+    return [name for name in header if name not in wanted] if features is None else list(features), wanted
 
 
 def _positions(header: list[str], wanted: list[str], path: Path) -> list[int]:
@@ -195,10 +211,10 @@ def _is_number(text: str) -> bool:
 
 
 def _whole(values: NDArray[np.float64], path: Path, label: str) -> NDArray[np.int64]:
-    broken = np.flatnonzero(values != np.rint(values))
+    broken = np.flatnonzero((values != np.rint(values)) | (np.abs(values) > _LARGEST_LABEL))
     if len(broken):
         row = broken[0]
-        raise DataError(f"{path}, row {row + 1}, column '{label}': {values[row]} is not a class number 0, 1, 2, ...")
+        raise DataError(f"{path}, row {row + 1}, column '{label}': {values[row]:g} is not a class number 0, 1, 2, ...")
     return values.astype(np.int64)
 
 

@@ -42,9 +42,14 @@ class Prepared(NamedTuple):
     """Mean and standard deviation that regression targets were standardised with; empty where there are classes."""
 
     @property
+    def regression(self) -> bool:
+        """Whether the targets are numbers, not classes."""
+        return len(self.targets) > 0
+
+    @property
     def metric(self) -> Metric:
         """Accuracy; of regression, on the raw scale."""
-        return Regression(*self.targets) if len(self.targets) else classification
+        return Regression(*self.targets) if self.regression else classification
 
 
 def prepare(settings: Settings, seed: int, data_dir: Path | None = None) -> tuple[Prepared, list[str]]:
@@ -111,7 +116,7 @@ def _own(settings: Settings, clients: ClientData, validation: Samples) -> Prepar
     if len(clients) != data.clients:
         raise SettingsError(f"data.clients = {data.clients}: '{data.path or data.source}' holds {len(clients)} clients")
     if any(damage.share for damage in settings.damage.values()):
-        raise SettingsError("damage is for data that are dealt out here; clients' own data stay as they are")
+        raise SettingsError("damage is for data that are dealt out here, not for clients' own: set damage = {}")
     pool = clients.pool
     shift, scale = (pool.shift, pool.scale) if data.standardise == "none" else standardisation(pool.x)
     y, held, targets = _targets(data, pool.y, validation.y)
@@ -145,7 +150,9 @@ def _split(raw: Raw, validation: int | None, seed: int) -> tuple[tuple[Array, Ar
 
 def _some(there: int, wanted: int | None, seed: int) -> NDArray[np.int64]:
     if wanted is not None and wanted > there:
-        raise SettingsError(f"data.validation = {wanted}: the source has {there} samples for it")
+        raise SettingsError(
+            f"data.validation = {wanted}: the source has {there} samples for it; ask for {there} or fewer"
+        )
     if wanted is None or wanted == there:
         return np.arange(there)
     return np.sort(stream(seed, "validation").permutation(there)[:wanted])

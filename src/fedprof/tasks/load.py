@@ -94,10 +94,9 @@ def read(task: str | Path) -> tuple[Tree, Tree]:
 
 
 def _without_replaced(base: Tree, change: Mapping[str, Any]) -> Tree:
-    """What a file builds on: its own damage stands for all damage, its own model does not want another's options."""
-    replaced = {"damage"} & change.keys()
-    if "name" in change.get("model", {}):
-        replaced.add("model")
+    """What a file builds on: own damage stands for all damage, an own source or model for all that goes with it."""
+    replaced = {table for table, key in (("data", "source"), ("model", "name")) if key in change.get(table, {})}
+    replaced |= {"damage"} & change.keys()
     return {key: value for key, value in base.items() if key not in replaced}
 
 
@@ -201,4 +200,5 @@ def _explain(problem: Mapping[str, Any]) -> str:
         return f"There is no setting '{where}'." + (f" Did you mean '{near[0]}'?" if near else "")
     if problem["type"] == "missing":
         return f"{where} is missing"
-    return f"{where} = {problem['input']!r}: {problem['msg'].removeprefix('Value error, ')}"
+    value = "" if isinstance(problem["input"], Mapping) else f" = {problem['input']!r}"
+    return f"{where}{value}: {problem['msg'].removeprefix('Value error, ')}"

@@ -64,7 +64,10 @@ class Data(Strict):
     standardise: Literal["none", "pixels", "features", "all"] = Field(
         "none", description="pixels: one mean and deviation; features: one a column; all: features and targets"
     )
-    partition: Partition = Partition()
+    partition: Partition = Field(
+        default_factory=lambda data: Partition(kind="given" if data.get("source") == "folder" else "iid"),
+        description="default: iid; of a folder, given",
+    )
 
     @model_validator(mode="after")
     def consistent(self) -> Self:
@@ -72,7 +75,7 @@ class Data(Strict):
         if (self.source == "folder") != (self.path is not None):
             raise ValueError("source = 'folder' needs path, and path needs source = 'folder'")
         if self.source == "folder" and self.partition.kind != "given":
-            raise ValueError("a folder's clients hold what it says: set partition = { kind = 'given' }")
+            raise ValueError("a folder's clients hold what it says: leave partition out, or make its kind 'given'")
         if self.partition.kind == "given" and (self.samples is not None or self.validation is not None):
             raise ValueError("where the partition is given, samples and validation are too: leave them out")
         return self

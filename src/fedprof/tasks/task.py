@@ -13,6 +13,7 @@ from fedprof.errors import SettingsError
 from fedprof.models import registry as models
 from fedprof.models import weights as flat
 from fedprof.tasks.data import prepare
+from fedprof.tasks.fit import check_fit
 from fedprof.tasks.settings import Settings
 from fedprof.training.engine import Workload
 
@@ -46,6 +47,7 @@ def build(settings: Settings, seed: int, data_dir: Path | None = None) -> Task:
     """Make a task from its settings; everything random in it comes from the seed."""
     data, names = prepare(settings, seed, data_dir)
     model, layer = _model(settings, seed)
+    check_fit(settings, model, data)
     how = settings.training
     workload = Workload(model, layer, data.clients, data.validation, how.loss, data.metric, seed, how.evaluation_batch)
     return Task(settings, seed, workload, names)
