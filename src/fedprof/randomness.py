@@ -8,13 +8,14 @@ the run's seed and the purpose; round and client sit in the upper words of its c
 from __future__ import annotations
 
 import hashlib
+from operator import index
 
 import numpy as np
 
 
 def stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
     """Return the generator for one purpose of one client in one round of one run."""
-    digest = hashlib.blake2b(f"{int(seed)}/{purpose}".encode(), digest_size=16).digest()
+    digest = hashlib.blake2b(f"{index(seed)}/{purpose}".encode(), digest_size=16).digest()
     counter = np.array([0, 0, client, round], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=np.frombuffer(digest, dtype="<u8"), counter=counter))
 

@@ -275,6 +275,8 @@ def test_no_samples_is_an_error(net, data):
 def test_batches_without_a_usable_input_are_errors(net):
     with pytest.raises(DataError, match=r"keys \['label', 'picture'\]"):
         profile(net, [{"picture": images(), "label": 1}], "fc1")
+    with pytest.raises(DataError, match="cannot profile a int; give a tensor, an array"):
+        profile(net, 5)
     with pytest.raises(DataError, match="empty sequence"):
         profile(net, [()], "fc1")
 

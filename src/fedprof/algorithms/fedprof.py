@@ -83,8 +83,9 @@ class FedProf(Algorithm):
         """Line 9: log lambda_k. A client without a profile counts with the median divergence (the neutral score)."""
         divergences = state[DIVERGENCE].astype(np.float64)
         known = np.isfinite(divergences)
-        neutral = float(np.median(divergences[known])) if known.any() else 0.0
-        return log_scores(np.where(known, divergences, neutral), self.alpha, sizes=population.sizes)
+        if not known.all():
+            divergences[~known] = np.median(divergences[known]) if known.any() else 0.0
+        return log_scores(divergences, self.alpha, sizes=population.sizes)
 
     def select(self, state: State, population: Population, rng: np.random.Generator) -> Selection:
         """Line 10: choose K clients by lambda_k / Lambda."""

@@ -145,9 +145,17 @@ def _inputs(data: Any, dtype: torch.dtype) -> Iterator[Any]:
         return
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         data = DataLoader(data, batch_size=_BATCH)
-    for batch in data:
+    for batch in _batches(data):
         x = _input_of(batch)
         yield _tensor(x, dtype) if isinstance(x, np.ndarray) else x
+
+
+def _batches(data: Any) -> Iterator[Any]:
+    try:
+        return iter(data)
+    except TypeError:
+        kind = type(data).__name__
+        raise DataError(f"cannot profile a {kind}; give a tensor, an array, a data set or batches") from None
 
 
 def _input_of(batch: Any) -> Any:
