@@ -6,12 +6,19 @@ import sys
 from contextlib import suppress
 
 import torch
-from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer
-from fedlab.contrib.algorithm.basic_server import SyncServerHandler
-from fedlab.core.standalone import StandalonePipeline
 from pacing import OverError, Pacer
 from torch_parts import Batches, client_tensors, evaluate, loss_of, model_of, tensors
 from workload import data, workload
+
+# FedLab imports torchvision for data sets not used here; a torchvision built for CUDA stops at operators it misses
+# beside a CPU PyTorch. Declaring them lets the import through.
+DECLARED = torch.library.Library("torchvision", "FRAGMENT")
+for missed in ("nms", "qnms"):
+    DECLARED.define(f"{missed}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+
+from fedlab.contrib.algorithm.basic_client import SGDSerialClientTrainer  # noqa: E402
+from fedlab.contrib.algorithm.basic_server import SyncServerHandler  # noqa: E402
+from fedlab.core.standalone import StandalonePipeline  # noqa: E402
 
 
 class Clients:
