@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 
+from fedprof.cli import progress
 from fedprof.cli.progress import clock
 
 COMMAND = [sys.executable, "-m", "fedprof", "run", "digits", "--engine", "torch", "--workers", "1"]
@@ -40,6 +41,30 @@ def test_a_live_line_in_a_terminal(tmp_path):
     assert "round 6/6" not in shown, "and no plain line is written"
     with running.stdout as out:
         assert b"best accuracy" in out.read()
+
+
+def test_what_takes_long_is_said_only_if_it_does(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "PLAIN_SECONDS", 0.2)
+    patience = progress.Patience()
+    patience.say_later("compiling quickly")
+    patience.forget()
+    patience.say_later("compiling")
+    time.sleep(0.1)
+    assert capsys.readouterr().err == ""
+    time.sleep(0.5)
+    assert capsys.readouterr().err == "compiling\n"
+
+
+def test_compiling_is_said_before_the_first_round(tmp_path):
+    """With an empty cache of compiled code."""
+    environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path)}
+    call = [sys.executable, "-m", "fedprof", "run", "digits", "--engine", "native", "--rounds", "1"]
+    running = subprocess.Popen(call, cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True)
+    with running.stderr as lines:
+        first = lines.readline()
+    running.kill()
+    running.wait()
+    assert first.startswith("preparing the native kernels")
 
 
 def test_an_interrupted_terminal_gets_its_cursor_back(tmp_path):

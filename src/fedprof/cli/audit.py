@@ -63,8 +63,9 @@ def audit(
 
     No federation is needed. `chance` is how often FedProf would draw a client, as a multiple of an even chance.
 
-    Examples: `fedprof audit --run runs/digits-fedprof-partial-s0.sqlite` ·
-    `fedprof audit hospitals/ --model cnn --weights cnn.safetensors --scale 255 -o audit.png`
+    Examples:
+    - `fedprof audit --run runs/digits-fedprof-partial-s0.sqlite` - a run's clients under its last model
+    - `fedprof audit hospitals/ --model cnn --weights cnn.safetensors --scale 255 -o audit.png` - your own data
     """
     from fedprof.report import audit as auditing
     from fedprof.report.figures import style

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from fedprof.cli.progress import PLAIN_SECONDS, figures
+from fedprof.cli.progress import PLAIN_SECONDS, Patience, bars, figures, write
 
 if TYPE_CHECKING:
     from rich.progress import TaskID
@@ -28,7 +28,7 @@ def make_runs(assignments: Sequence[Assignment], jobs: int | None, data: Path | 
     if not missing:
         return
     if len(missing) < len(assignments):
-        sys.stderr.write(f"{len(assignments) - len(missing)} of {len(assignments)} runs are there already\n")
+        write(f"{len(assignments) - len(missing)} of {len(assignments)} runs are there already")
     with _watching(missing) as watcher:
         play(missing, jobs or available_cpus(), Means(data, engine), watcher)
 
@@ -51,8 +51,13 @@ class _Plain:
         self._last: dict[int, RoundRow] = {}
         self._complete = 0
         self._spoke = time.monotonic()
+        self._patience = Patience()
+
+    def prepare(self, number: int, what: str) -> None:
+        self._patience.say_later(what)
 
     def round(self, number: int, row: RoundRow) -> None:
+        self._patience.forget()
         self._last[number] = row
         if time.monotonic() - self._spoke >= 5 * PLAIN_SECONDS:
             self._say(number, f"round {row.round}/{self._assignments[number].plan.rounds}")
@@ -66,48 +71,43 @@ class _Plain:
 
         self._spoke = time.monotonic()
         row = self._last.get(number)
-        sys.stderr.write(
+        write(
             f"[{self._complete}/{len(self._assignments)}] {label(self._assignments[number])}: {state}"
-            f"{'  ' + figures(row) if row else ''}\n"
+            f"{'  ' + figures(row) if row else ''}"
         )
-        sys.stderr.flush()
 
 
 class _Live:
     """A bar for the whole and one for every run under way."""
 
     def __init__(self, assignments: Sequence[Assignment]) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
-
-        columns = (
-            TextColumn("{task.description:<28}"),
-            BarColumn(bar_width=24),
-            TextColumn("{task.completed:.0f}/{task.total:.0f}"),
-            TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(compact=True),
-        )
         self._assignments = assignments
-        self.bars = Progress(*columns, console=Console(stderr=True), transient=True)
+        self.bars = bars()
         self._whole = self.bars.add_task(
             f"{len(assignments)} runs", total=sum(one.plan.rounds for one in assignments), figures=""
         )
         self._lines: dict[int, TaskID] = {}
         self._at: dict[int, int] = {}
 
-    def round(self, number: int, row: RoundRow) -> None:
-        from fedprof.simulation.batch import label
+    def prepare(self, number: int, what: str) -> None:
+        self.bars.update(self._line(number), figures="preparing")
 
-        if number not in self._lines:
-            one = self._assignments[number]
-            self._lines[number] = self.bars.add_task(label(one), total=one.plan.rounds, figures="")
-        self.bars.update(self._lines[number], completed=row.round, figures=figures(row))
+    def round(self, number: int, row: RoundRow) -> None:
+        self.bars.update(self._line(number), completed=row.round, figures=figures(row))
         self._advance(number, row.round)
 
     def done(self, number: int) -> None:
         self._advance(number, self._assignments[number].plan.rounds)
         if number in self._lines:
             self.bars.remove_task(self._lines.pop(number))
+
+    def _line(self, number: int) -> TaskID:
+        from fedprof.simulation.batch import label
+
+        if number not in self._lines:
+            one = self._assignments[number]
+            self._lines[number] = self.bars.add_task(label(one), total=one.plan.rounds, figures="")
+        return self._lines[number]
 
     def _advance(self, number: int, rounds: int) -> None:
         self._at[number] = rounds

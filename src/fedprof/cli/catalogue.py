@@ -8,7 +8,7 @@ import typer
 
 from fedprof.cli.options import Overrides
 
-tasks = typer.Typer(help="The federated tasks and their settings.", invoke_without_command=True)
+tasks = typer.Typer(invoke_without_command=True)
 
 
 def register(app: typer.Typer) -> None:
@@ -18,7 +18,11 @@ def register(app: typer.Typer) -> None:
 
 
 def algorithms() -> None:
-    """List the algorithms: what each does in a line, its citation, its parameters and their defaults."""
+    """List the algorithms: what each does in a line, its citation, its parameters and their defaults.
+
+    Example:
+    - `fedprof algorithms` - then `fedprof run digits -a NAME --set PARAMETER=VALUE`
+    """
     from fedprof.algorithms import registry
 
     for name in registry.NAMES:
@@ -31,7 +35,12 @@ def algorithms() -> None:
 
 @tasks.callback()
 def listing(context: typer.Context) -> None:
-    """List the tasks. `fedprof tasks show emnist` prints one whole."""
+    """List the tasks, or show one whole.
+
+    Examples:
+    - `fedprof tasks` - their names
+    - `fedprof tasks show emnist` - all of one's settings
+    """
     if context.invoked_subcommand is not None:
         return
     from fedprof.tasks.load import PRESETS, plan
@@ -49,7 +58,11 @@ def show(
     task: Annotated[str, typer.Argument(help="A task's name or a .toml file.", show_default=False)],
     overrides: Overrides = None,
 ) -> None:
-    """Print a task's whole setting as TOML, ready to be saved and changed."""
+    """Print all settings of a task as TOML, ready to be saved and changed.
+
+    Example:
+    - `fedprof tasks show digits > my.toml` - then change it, and `fedprof run my.toml`
+    """
     from fedprof.tasks.load import plan
     from fedprof.tasks.toml import dumps
 

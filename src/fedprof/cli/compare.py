@@ -49,8 +49,10 @@ def compare(
     Runs are files in a folder: the same command goes on after an interruption, and more seeds or rounds add to what
     is there. The table is also written as Markdown, CSV and LaTeX.
 
-    Examples: `fedprof compare digits` · `fedprof compare emnist -a fedavg,fedprof --seeds 3` ·
-    `fedprof compare gasturbine --jobs 8 --set alpha=5`
+    Examples:
+    - `fedprof compare digits` - every algorithm, five seeds
+    - `fedprof compare emnist -a fedavg,fedprof --seeds 3` - some algorithms
+    - `fedprof compare gasturbine --jobs 8 --set alpha=5` - eight runs at a time; alpha goes to FedProf alone
     """
     from fedprof.cli.batch import make_runs
     from fedprof.report.comparison import compare as compared

@@ -16,7 +16,8 @@ def costs(
 ) -> None:
     """Compare simulated time and energy a round with what the paper's Tables 3 to 5 imply.
 
-    Example: `fedprof costs --fleets 10`
+    Example:
+    - `fedprof costs --fleets 10` - quicker, less exact
     """
     from fedprof.simulation.paper import IMPLIED, comparisons
 

@@ -34,7 +34,8 @@ def register(app: typer.Typer) -> None:
 def listing(folder: DataDir = None) -> None:
     """List the public data sets, and which of them are here.
 
-    Example: `fedprof data list`
+    Example:
+    - `fedprof data list` - with their sizes
     """
     from fedprof.data.catalogue import SOURCES, data_home
 
@@ -51,7 +52,9 @@ def fetch(
 ) -> None:
     """Download data sets; an interrupted download goes on, and every file is checked.
 
-    Examples: `fedprof data fetch mnist` · `fedprof data fetch --data /scratch/data`
+    Examples:
+    - `fedprof data fetch mnist` - one
+    - `fedprof data fetch --data /scratch/data` - all, into a folder of your own
     """
     from fedprof.data.download import fetch as download
 
@@ -65,7 +68,8 @@ def fetch(
 def verify(names: Names = None, folder: DataDir = None) -> None:
     """Compare every file with its published checksum; exit code 1 if one is wrong, or missing from a set named.
 
-    Example: `fedprof data verify mnist`
+    Example:
+    - `fedprof data verify mnist` - without a name: all that are here
     """
     from fedprof.data.sources import verify as inspect
 
@@ -96,7 +100,8 @@ def preview(
 ) -> None:
     """Draw what each kind of client of a task holds.
 
-    Example: `fedprof data preview digits`
+    Example:
+    - `fedprof data preview digits` - writes digits-data.png
     """
     from fedprof.data.preview import preview as draw
     from fedprof.report.figures.style import check_path

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -61,8 +60,11 @@ def figure(
 ) -> None:
     """Draw one of the paper's figures, from stored runs or by running what is missing.
 
-    Examples: `fedprof figure traces-partial runs/digits` · `fedprof figure heatmap --task digits -o heatmap.png` ·
-    `fedprof figure conditions --rounds 20`
+    Examples:
+    - `fedprof figure traces-partial runs/digits` - from stored runs, as PDF
+    - `fedprof figure heatmap --task digits -o heatmap.png` - makes the run if it is not there
+    - `fedprof figure conditions --rounds 20` - FedAvg on MNIST under four data conditions
+    - `fedprof figure normality-fc --epochs 1,6,10` - trains LeNet-5 on MNIST
     """
     from fedprof.report.figures import style
 
@@ -151,13 +153,14 @@ def _conditions(
 
 
 def _normality(name: str, epochs: str | None, data: Path | None, engine: str) -> Figure:
+    from fedprof.cli.progress import write
     from fedprof.data.sources import load
     from fedprof.report.figures import normality, snapshots
 
     lesson = snapshots.FULLY_CONNECTED if name == "normality-fc" else snapshots.CONVOLUTIONAL
     if epochs is not None:
         lesson = replace(lesson, epochs=_numbers(epochs))
-    found = snapshots.representations(lesson, load(lesson.source, data), Path("runs/normality"), engine, _say)
+    found = snapshots.representations(lesson, load(lesson.source, data), Path("runs/normality"), engine, write)
     return normality.draw(found, lesson.title, lesson.seed)
 
 
@@ -169,8 +172,3 @@ def _numbers(text: str) -> tuple[int, ...]:
     if not numbers or numbers[0] < 1:
         raise SettingsError(f"--epochs {text}: whole numbers from 1 on, separated by commas, are wanted")
     return numbers
-
-
-def _say(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()

@@ -37,7 +37,11 @@ def root(
 ) -> None:
     """Selective federated learning with representation profiling.
 
-    Start with `fedprof run digits`, then `fedprof compare digits` and `fedprof report runs`.
+    Start with:
+
+    - `fedprof run digits` - one run on the embedded task, seconds
+    - `fedprof compare digits` - every algorithm, several seeds, the paper's table
+    - `fedprof report runs` - a page about what was run
 
     Exit codes: 0 done, 1 failed (data, disk, a client's code), 2 wrong use or settings, 130 interrupted.
     """

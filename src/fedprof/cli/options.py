@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 import typer
 
@@ -18,7 +18,7 @@ TaskName = Annotated[
     ),
 ]
 Aggregation = Annotated[
-    str | None, typer.Option(help="full or partial, for algorithms that have both.", show_default=False)
+    Literal["full", "partial"] | None, typer.Option(help="For algorithms that have both.", show_default=False)
 ]
 Rounds = Annotated[int | None, typer.Option(help="Rounds to run; default: the task's.", show_default=False)]
 Overrides = Annotated[
@@ -36,7 +36,14 @@ DataDir = Annotated[
         "--data", help="Folder of downloaded data sets; default: FEDPROF_DATA or a cache.", show_default=False
     ),
 ]
-Engine = Annotated[str, typer.Option(help="auto, native (compiled, for sequential models) or torch (any model).")]
+Engine = Annotated[
+    Literal["auto", "native", "torch"],
+    typer.Option(help="native: compiled, for sequential models; torch: any model; auto: native where it can be."),
+]
+Log = Annotated[
+    list[str] | None,
+    typer.Option(help="Also log to tensorboard, mlflow or wandb (offline), beside the run.", show_default=False),
+]
 Jobs = Annotated[
     int | None,
     typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: one a core.", show_default=False),

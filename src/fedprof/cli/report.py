@@ -22,7 +22,10 @@ def report(
     Settings, the paper's table, accuracy against rounds, time and energy, who took part, scores, divergences, and
     where time and energy went. Click an algorithm to hide it everywhere.
 
-    Examples: `fedprof report runs/digits` · `fedprof report runs -o all.html` · `fedprof report a.sqlite b.sqlite`
+    Examples:
+    - `fedprof report runs/digits` - what `fedprof compare digits` made
+    - `fedprof report runs -o all.html` - every run there is, a chapter a task
+    - `fedprof report a.sqlite b.sqlite` - two runs
     """
     from fedprof.report.comparison import compare
     from fedprof.report.files import write_text

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedprof.cli import completion
-from fedprof.cli.options import Aggregation, DataDir, Engine, Overrides, Rounds, TaskName, Workers
+from fedprof.cli.options import Aggregation, DataDir, Engine, Log, Overrides, Rounds, TaskName, Workers
 
 if TYPE_CHECKING:
     from fedprof.simulation.logging.base import Logger
@@ -45,15 +45,15 @@ def run(
     data: DataDir = None,
     engine: Engine = "auto",
     workers: Workers = None,
-    log: Annotated[
-        list[str] | None,
-        typer.Option(help="Also log to tensorboard, mlflow or wandb (offline), beside the run.", show_default=False),
-    ] = None,
+    log: Log = None,
 ) -> None:
     """Run one algorithm on one task, recording every round; the same command goes on after an interruption.
 
-    Examples: `fedprof run digits` · `fedprof run gasturbine -a fedavg --rounds 100 --seed 1` ·
-    `fedprof run digits --set alpha=5 --json` · `fedprof run my.toml`
+    Examples:
+    - `fedprof run digits` - FedProf on the embedded task, seconds
+    - `fedprof run gasturbine -a fedavg --rounds 100 --seed 1` - another task, algorithm and seed
+    - `fedprof run digits --set alpha=5 --json` - another setting; figures for a program
+    - `fedprof run my.toml` - a task of your own (`fedprof tasks show digits` prints one to start from)
     """
     from fedprof.cli.progress import progress
     from fedprof.simulation.paths import default_path
@@ -68,7 +68,15 @@ def run(
         from fedprof.simulation.start import simulate
         from fedprof.simulation.summary import summarise
 
-        store = simulate(chosen, path, data_dir=data, engine=engine, workers=workers, observers=[observer, *loggers])
+        store = simulate(
+            chosen,
+            path,
+            data_dir=data,
+            engine=engine,
+            workers=workers,
+            observers=[observer, *loggers],
+            say=observer.prepare,
+        )
         summary = summarise(store)
         store.close()
     if as_json:

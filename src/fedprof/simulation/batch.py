@@ -46,7 +46,7 @@ class Means:
 class News(NamedTuple):
     """What a process has to say about the run it plays."""
 
-    what: Literal["round", "done", "refused", "failed"]
+    what: Literal["preparing", "round", "done", "refused", "failed"]
     """``refused``: settings were wrong; ``failed``: anything else."""
     row: RoundRow | None = None
     """The last round recorded."""
@@ -55,6 +55,10 @@ class News(NamedTuple):
 
 class Watcher(Protocol):
     """Sees a batch as it happens."""
+
+    def prepare(self, number: int, what: str) -> None:
+        """Take note of what assignment ``number`` spends some time on before it goes on."""
+        ...
 
     def round(self, number: int, row: RoundRow) -> None:
         """Take note that assignment ``number`` has recorded a round."""
@@ -111,6 +115,9 @@ def _heed(news: News, number: int, assignment: Assignment, watcher: Watcher) -> 
     if news.what == "round" and news.row is not None:
         watcher.round(number, news.row)
         return False
+    if news.what == "preparing":
+        watcher.prepare(number, news.text)
+        return False
     if news.what == "refused":
         raise SettingsError(news.text)
     if news.what == "failed":
@@ -159,6 +166,7 @@ def _attempt(assignment: Assignment, channel: Connection, means: Means) -> News:
             engine=means.engine,
             workers=1,
             observers=[_Reporter(channel)],
+            say=lambda text: channel.send(News("preparing", text=text)),
         ).close()
     except SettingsError as error:
         return News("refused", text=str(error))
@@ -188,6 +196,6 @@ class _Reporter:
 
 
 def label(assignment: Assignment) -> str:
-    """Name a run for a progress line."""
+    """Name a run for a progress line, nearly as its file is named."""
     plan = assignment.plan
-    return f"{plan.algorithm} ({plan.server.combines.mode}) seed {plan.seed}"
+    return f"{plan.algorithm}-{plan.server.combines.mode}-s{plan.seed}"

@@ -33,8 +33,12 @@ def simulate(
     engine: str | Callable[[Workload], Engine] = "auto",
     workers: int | None = None,
     observers: Sequence[Observer] = (),
+    say: Callable[[str], None] | None = None,
 ) -> Store:
-    """Run a plan into the store at ``path``, going on from its last recorded round; return the open store."""
+    """Run a plan into the store at ``path``, going on from its last recorded round; return the open store.
+
+    ``say`` is told before the engine does something that takes long, such as compiling.
+    """
     store = resume(path, plan)
     try:
         if store is not None:
@@ -42,7 +46,8 @@ def simulate(
                 return store
             store.claim()
         task = build(plan.settings, plan.seed, data_dir)
-        trainer = make_engine(task.workload, engine, workers) if isinstance(engine, str) else engine(task.workload)
+        work = task.workload
+        trainer = make_engine(work, engine, workers, say=say) if isinstance(engine, str) else engine(work)
         try:
             fleet = devices(plan.settings.fleet, len(task.population), plan.seed)
             about = facts(plan, task, trainer.name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from fedprof.errors import SettingsError
@@ -15,10 +16,17 @@ _MOST_WORKERS = 8
 """By default; a worker process of the torch engine takes some 250 MB."""
 
 
-def make_engine(workload: Workload, name: str = "auto", workers: int | None = None, device: str = "cpu") -> Engine:
+def make_engine(
+    workload: Workload,
+    name: str = "auto",
+    workers: int | None = None,
+    device: str = "cpu",
+    say: Callable[[str], None] | None = None,
+) -> Engine:
     """Make an engine: ``native`` where the model allows it, else ``torch``; or the one named.
 
-    ``workers`` is by default the number of CPUs this process may use, eight at most (one on another device).
+    ``workers`` is by default the number of CPUs this process may use, eight at most (one on another device). ``say`` is
+    told before something that takes long, such as compiling.
     """
     if name not in NAMES:
         raise SettingsError(f"unknown engine {name!r}; there are {', '.join(NAMES)}")
@@ -28,7 +36,7 @@ def make_engine(workload: Workload, name: str = "auto", workers: int | None = No
     obstacle = _obstacle_to_native(workload, device) if name != "torch" else "the torch engine was asked for"
     if name == "native" and obstacle:
         raise SettingsError(f"the native engine cannot run this task: {obstacle}; use the torch engine")
-    return _torch(workload, count, device) if obstacle else _native(workload, count)
+    return _torch(workload, count, device) if obstacle else _native(workload, count, say)
 
 
 def available_cpus() -> int:
@@ -44,10 +52,10 @@ def _obstacle_to_native(workload: Workload, device: str) -> str | None:
     return supports(workload) if device == "cpu" else f"it runs on the CPU, not on {device}"
 
 
-def _native(workload: Workload, workers: int) -> Engine:
+def _native(workload: Workload, workers: int, say: Callable[[str], None] | None) -> Engine:
     from fedprof.training.native.engine import NativeEngine
 
-    return NativeEngine(workload, workers)
+    return NativeEngine(workload, workers, say)
 
 
 def _torch(workload: Workload, workers: int, device: str) -> Engine:

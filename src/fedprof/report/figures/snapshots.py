@@ -63,7 +63,7 @@ CONVOLUTIONAL = Lesson("resnet18-cifar", "cifar10", "ce", ("layer1.0.conv2", "la
 
 
 def representations(
-    lesson: Lesson, raw: Raw, folder: Path, engine: str, say: Callable[[str], object]
+    lesson: Lesson, raw: Raw, folder: Path, engine: str, say: Callable[[str], None]
 ) -> list[Representations]:
     """Train as far as nothing is stored, and take what each layer makes of the validation set."""
     work = _workload(lesson, raw)
@@ -77,7 +77,7 @@ def representations(
 
 
 def _weights(
-    lesson: Lesson, work: Workload, folder: Path, engine: str, say: Callable[[str], object]
+    lesson: Lesson, work: Workload, folder: Path, engine: str, say: Callable[[str], None]
 ) -> Iterator[tuple[int, Vector]]:
     from fedprof.models.weights import flatten
     from fedprof.training.choose import make_engine
@@ -87,7 +87,7 @@ def _weights(
     if len(stored) == len(lesson.epochs):
         yield from ((epoch, _read(path)) for epoch, path in stored.items())
         return
-    weights, trainer = flatten(work.model), make_engine(work, engine, 1)
+    weights, trainer = flatten(work.model), make_engine(work, engine, 1, say=say)
     recipe = Recipe(1, lesson.batch, lesson.rate, lesson.momentum)
     try:
         for epoch in range(1, max(lesson.epochs) + 1):
