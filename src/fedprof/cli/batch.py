@@ -1,4 +1,4 @@
-"""Making several runs at once, with progress: what `compare` and `figure` share."""
+"""Making several runs at once, with progress: what `compare`, `figure` and `reproduce` share."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ if TYPE_CHECKING:
     from fedprof.simulation.store import RoundRow
 
 
-def make_runs(assignments: Sequence[Assignment], jobs: int | None, data: Path | None, engine: str) -> None:
-    """Make whatever is missing of some runs."""
+def make_runs(
+    assignments: Sequence[Assignment], jobs: int | None, data: Path | None, engine: str, device: str | None = None
+) -> None:
+    """Make whatever is missing of some runs: side by side on the CPU, or stacked on a device."""
     from fedprof.simulation.batch import Means, play, recorded_rounds
     from fedprof.training.choose import available_cpus
 
@@ -30,7 +32,12 @@ def make_runs(assignments: Sequence[Assignment], jobs: int | None, data: Path | 
     if len(missing) < len(assignments):
         write(f"{len(assignments) - len(missing)} of {len(assignments)} runs are there already")
     with _watching(missing) as watcher:
-        play(missing, jobs or available_cpus(), Means(data, engine), watcher)
+        if device is None:
+            play(missing, jobs or available_cpus(), Means(data, engine), watcher)
+        else:
+            from fedprof.simulation.together import play_together
+
+            play_together(missing, device, data, watcher)
 
 
 @contextmanager

@@ -40,6 +40,12 @@ Engine = Annotated[
     Literal["auto", "native", "torch"],
     typer.Option(help="native: compiled, for sequential models; torch: any model; auto: native where it can be."),
 ]
+Device = Annotated[
+    str | None,
+    typer.Option(
+        help="Train with PyTorch on an accelerator, e.g. cuda, cuda:1 or mps; default: the CPU.", show_default=False
+    ),
+]
 Log = Annotated[
     list[str] | None,
     typer.Option(help="Also log to tensorboard, mlflow or wandb (offline), beside the run.", show_default=False),

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from fedprof.cli.options import DataDir, Engine, Jobs
+from fedprof.cli.options import DataDir, Device, Engine, Jobs
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -34,6 +34,7 @@ def reproduce(
     work: Annotated[Path, typer.Option(help="Folder of the runs themselves.")] = Path("runs/reproduction"),
     data: DataDir = None,
     engine: Engine = "auto",
+    device: Device = None,
     run: Annotated[bool, typer.Option(help="Make missing runs; --no-run takes what there is.")] = True,
     render: Annotated[bool, typer.Option("--render", help="Only write the page again, from --out alone.")] = False,
 ) -> None:
@@ -48,9 +49,13 @@ def reproduce(
     - `fedprof reproduce studies --jobs 2` - the sweeps
     - `fedprof reproduce --render` - the page again, from the histories kept
     """
+    from fedprof.cli.batch import make_runs
     from fedprof.reproduction import experiments
     from fedprof.reproduction.studies import STUDIES
     from fedprof.reproduction.write import archive, archive_study, write_page
+
+    def make(plans: Sequence[Plan]) -> None:
+        make_runs(experiments.assignments(plans, work), jobs, data, engine, device)
 
     studies = _studies(what)
     chosen = [] if studies or what == "figures" else experiments.find(what)
@@ -59,11 +64,11 @@ def reproduce(
     if not render:
         for experiment in chosen:
             if run:
-                _make(list(experiment.plans(range(seeds))), work, jobs, data, engine)
+                make(list(experiment.plans(range(seeds))))
             archive(experiment, work, out)
         for study in studies:
             if run:
-                _make([plan for _, plan in study.plans()], work, jobs, data, engine)
+                make([plan for _, plan in study.plans()])
             archive_study(study, work, out)
         if run and what in {"figures", "all"}:
             _draw(out, jobs, data, engine)
@@ -83,10 +88,3 @@ def _draw(out: Path, jobs: int | None, data: Path | None, engine: Engine) -> Non
 
     for number, path in preliminary(out, drawn=False).items():
         figure(PRELIMINARY[number], out=path, jobs=jobs, data=data, engine=engine)
-
-
-def _make(plans: Sequence[Plan], work: Path, jobs: int | None, data: Path | None, engine: str) -> None:
-    from fedprof.cli.batch import make_runs
-    from fedprof.reproduction.experiments import assignments
-
-    make_runs(assignments(plans, work), jobs, data, engine)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from fedprof.cli import completion
-from fedprof.cli.options import Aggregation, DataDir, Engine, Log, Overrides, Rounds, TaskName, Workers
+from fedprof.cli.options import Aggregation, DataDir, Device, Engine, Log, Overrides, Rounds, TaskName, Workers
 
 if TYPE_CHECKING:
     from fedprof.simulation.logging.base import Logger
@@ -45,6 +45,7 @@ def run(
     data: DataDir = None,
     engine: Engine = "auto",
     workers: Workers = None,
+    device: Device = None,
     log: Log = None,
 ) -> None:
     """Run one algorithm on one task, recording every round; the same command goes on after an interruption.
@@ -74,6 +75,7 @@ def run(
             data_dir=data,
             engine=engine,
             workers=workers,
+            device=device or "cpu",
             observers=[observer, *loggers],
             say=observer.prepare,
         )

@@ -30,6 +30,21 @@ def data_fingerprint(clients: ClientData, validation: Samples) -> str:
     return digest.hexdigest()
 
 
+def server_fingerprint(clients: ClientData, validation: Samples) -> str:
+    """Digest of what does not depend on who holds which sample: the validation set, and how inputs are scaled."""
+    digest = hashlib.blake2b(digest_size=16)
+    for array in (
+        validation.x,
+        validation.y,
+        validation.shift,
+        validation.scale,
+        clients.pool.shift,
+        clients.pool.scale,
+    ):
+        _add(digest, array)
+    return digest.hexdigest()
+
+
 def _add(digest: Any, array: NDArray[np.generic]) -> None:
     """Slice by slice, so that mapped data need not fit in memory."""
     digest.update(f"{array.dtype.str}{array.shape}".encode())

@@ -32,6 +32,7 @@ def simulate(
     data_dir: Path | None = None,
     engine: str | Callable[[Workload], Engine] = "auto",
     workers: int | None = None,
+    device: str = "cpu",
     observers: Sequence[Observer] = (),
     say: Callable[[str], None] | None = None,
 ) -> Store:
@@ -47,7 +48,7 @@ def simulate(
             store.claim()
         task = build(plan.settings, plan.seed, data_dir)
         work = task.workload
-        trainer = make_engine(work, engine, workers, say=say) if isinstance(engine, str) else engine(work)
+        trainer = make_engine(work, engine, workers, device, say) if isinstance(engine, str) else engine(work)
         try:
             fleet = devices(plan.settings.fleet, len(task.population), plan.seed)
             about = facts(plan, task, trainer.name)

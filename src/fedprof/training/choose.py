@@ -32,11 +32,25 @@ def make_engine(
         raise SettingsError(f"unknown engine {name!r}; there are {', '.join(NAMES)}")
     if workers is not None and workers < 1:
         raise SettingsError(f"workers is {workers}; it takes at least one")
+    check_device(device)
     count = workers or (min(_MOST_WORKERS, available_cpus()) if device == "cpu" else 1)
     obstacle = _obstacle_to_native(workload, device) if name != "torch" else "the torch engine was asked for"
     if name == "native" and obstacle:
         raise SettingsError(f"the native engine cannot run this task: {obstacle}; use the torch engine")
     return _torch(workload, count, device) if obstacle else _native(workload, count, say)
+
+
+def check_device(name: str) -> None:
+    """Refuse a device that PyTorch does not have here."""
+    if name == "cpu":
+        return
+    import torch
+
+    try:
+        torch.empty(0, device=name)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:  # each build of PyTorch has words of its own
+        reason = str(error).partition("\n")[0]
+        raise SettingsError(f"device {name!r} cannot be used here: {reason}") from None
 
 
 def available_cpus() -> int:

@@ -28,12 +28,11 @@ class TorchEngine:
     On another device than the CPU all work is done in this process.
     """
 
-    name = "torch"
-
     def __init__(
         self, workload: Workload, workers: int = 1, device: str = "cpu", channels_last: bool | None = None
     ) -> None:
         _check(workload, workers, device)
+        self.name = "torch" if device == "cpu" else f"torch ({torch.device(device).type})"
         self._work = workload
         if channels_last is None:
             channels_last = _has_depthwise_convolution(workload.model)
