@@ -59,10 +59,10 @@ def images(
     return Case(f"{name}, batch {batch}", work, Recipe(epochs, batch, 0.005), list(range(clients)))
 
 
-def w2(validation: int = 40_000) -> Case:
+def w2() -> Case:
     """EMNIST: the classic LeNet-5."""
     model = create("lenet5", 0)
-    return images("W2: LeNet-5", model, "fc1", 32, epochs=5, clients=25, validation=validation, loss="nll")
+    return images("W2: LeNet-5", model, "fc1", 32, epochs=5, clients=25, validation=40_000, loss="nll")
 
 
 def sweep() -> list[Case]:
@@ -89,15 +89,15 @@ def small_kernels() -> nn.Module:
 def any_module() -> list[Case]:
     """Models for the torch engine: what the native one takes, and what it does not."""
     mine, textbook = create("shufflenet-x0.5-cifar", 0), as_published(create("shufflenet-x0.5-cifar", 0))
-    colour = {"side": 32, "channels": 3, "clients": 4, "validation": 500}
+    colour = {"side": 32, "channels": 3, "clients": 4, "samples": 240, "validation": 500}
     lstm = create("lstm", 0)
-    small = images("LSTM 28 x 28", lstm, "lstm", 32, epochs=2, clients=8, validation=2000)
-    lenet = images("LeNet-5", create("lenet5", 0), "fc1", 32, epochs=5, clients=8, validation=10_000, loss="nll")
+    sequences = images("LSTM 28 x 28", lstm, "lstm", 32, clients=4, validation=2000)
+    lenet = images("LeNet-5", create("lenet5", 0), "fc1", 32, epochs=2, clients=4, validation=4000, loss="nll")
     resnet = images("ResNet-18 (CIFAR)", create("resnet18-cifar", 0), "layer4", 16, **{**colour, "samples": 32})
     return [
         w1(),
         lenet,
-        small,
+        sequences,
         resnet,
         images("ShuffleNet x0.5 (CIFAR), ours", mine, "conv5.0", 16, **colour, evaluation_batch=32),
         images("ShuffleNet x0.5 (CIFAR), as published", textbook, "conv5.0", 16, **colour, evaluation_batch=32),

@@ -5,9 +5,9 @@
 w1: 50 clients, MLP 11-64-32-2, batch 8, 2 epochs, about 514 samples, 10 clients a round, evaluation on 11,000.
 w2: 500 clients, LeNet-5, batch 32, 5 epochs, 480 images, 25 clients a round, evaluation on 40,000.
 
-Each framework gets a virtual environment of its own (made once; some 4 GB in all). All racers are alive at once and
-take turns: one round each (or, where rounds are short, as many as fill half a second), so that other load meets all alike.
-One that fails is shown with its last words; the others go on.
+Each framework gets a virtual environment of its own (made once; some 4 GB in all). All are alive at once and take
+turns (one round each; several where rounds are short), so that other load meets all alike. One that fails is shown with
+its last words; the others go on.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ class Runner:
         self.errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the runner
         command = [str(python), "-B", str(PEERS / racer.script), workload, *racer.options, *(["quick"] * quick)]
         quiet = {"FLWR_TELEMETRY_ENABLED": "0", "FLWR_DISABLE_UPDATE_CHECK": "1", "RAY_USAGE_STATS_ENABLED": "0"}
+        quiet |= {"RAY_worker_niceness": "0"}  # Ray would let its workers yield to everybody else (15)
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.PIPE,

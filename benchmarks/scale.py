@@ -1,6 +1,6 @@
-"""How cost and memory grow with the number of clients, the cohort and the profile's length.
+"""How cost and memory grow with the number of clients, the cohort, samples a client and the profile's length.
 
-    python benchmarks/scale.py                  # digits: 100 to 100,000 clients of 50 samples; cohorts; profile lengths
+    python benchmarks/scale.py                  # digits: up to 100,000 clients of 50 samples; cohorts, samples, lengths
     python benchmarks/scale.py --emnist 500     # peak memory of that many EMNIST clients (needs FEDPROF_DATA)
 
 Every case runs in a process of its own, so that its peak memory is its own. Samples are shared by row numbers: a
@@ -16,10 +16,17 @@ import subprocess
 import sys
 import tempfile
 import time
+from datetime import date
 from pathlib import Path
+
+import machine
 
 ROUNDS = 5
 SHARED = ("data.samples=50", "data.recycle=true")
+FEW = ("clients=1000", "fraction=0.01")
+COLUMNS = ["case", "start (s)", "round (ms)", "of it the engine (ms)", "peak memory (MiB)", "store (MiB)"]
+EXPLAINED = """Digits on an MLP 64-64-10. Unless the case says otherwise: 1,000 clients of 50 samples, cohort 10.
+Start: data, everybody's first profile, one round. Round: the mean of the next five. Store: six rounds."""
 
 
 def main() -> None:
@@ -27,15 +34,19 @@ def main() -> None:
     parser.add_argument("--emnist", type=int, metavar="CLIENTS", help="measure EMNIST instead of digits")
     parser.add_argument("--samples", type=int, default=480, help="samples an EMNIST client")
     parser.add_argument("--engine", default="auto")
-    parser.add_argument("--out", type=Path, help="also write the figures as JSON")
+    parser.add_argument("--out", type=Path, help="also write scale-DATE.md into this folder")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     chosen = parser.parse_args()
     if chosen.case:
         print(json.dumps(measure(**json.loads(chosen.case))))
         return
+    head = f"# Scale, {date.today().isoformat()}\n\n{machine.described('numpy', 'numba', 'torch')}\n\n{EXPLAINED}"
+    print(f"{head}\n")
     found = [in_own_process(case) for case in cases(chosen)]
+    text = f"{head}\n\n{machine.table(COLUMNS, found)}"
+    print(f"\n{machine.table(COLUMNS, found)}")
     if chosen.out:
-        chosen.out.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+        print(f"\nwritten to {machine.write('scale', text, chosen.out)}")
 
 
 def cases(chosen: argparse.Namespace) -> list[dict[str, object]]:
@@ -43,7 +54,7 @@ def cases(chosen: argparse.Namespace) -> list[dict[str, object]]:
     if chosen.emnist:
         given = (f"clients={chosen.emnist}", f"samples={chosen.samples}", "validation=16000", "recycle=true")
         return [{**common, "task": "emnist", "overrides": given, "what": f"EMNIST, {chosen.emnist} clients"}]
-    return [{**common, "task": "digits", **case} for case in (*populations(), *cohorts(), *lengths())]
+    return [{**common, "task": "digits", **case} for case in (*populations(), *cohorts(), *samples(), *lengths())]
 
 
 def populations() -> list[dict[str, object]]:
@@ -63,27 +74,31 @@ def cohorts() -> list[dict[str, object]]:
     ]
 
 
-def lengths() -> list[dict[str, object]]:
+def samples() -> list[dict[str, object]]:
     return [
-        {"what": f"q = {q}", "overrides": (*SHARED, "clients=1000", "fraction=0.01", f"model.options.hidden=[{q}]")}
-        for q in (16, 64, 256, 1024)
+        {"what": f"{samples} samples", "overrides": (f"data.samples={samples}", *SHARED[1:], *FEW)}
+        for samples in (50, 200, 800)
     ]
 
 
-def in_own_process(case: dict[str, object]) -> dict[str, object]:
-    what = case.pop("what")
+def lengths() -> list[dict[str, object]]:
+    return [
+        {"what": f"q = {q}", "overrides": (*SHARED, *FEW, f"model.options.hidden=[{q}]")} for q in (16, 64, 256, 1024)
+    ]
+
+
+def in_own_process(case: dict[str, object]) -> list[str]:
+    """A line of the table."""
+    what = str(case.pop("what"))
     call = [sys.executable, __file__, "--case", json.dumps(case)]
     done = subprocess.run(call, capture_output=True, text=True, check=False)
     if done.returncode:
         sys.exit(f"{what}: {done.stderr}")
-    found = {"what": what, **json.loads(done.stdout)}
-    print(
-        f"{found['what']:<26} start {found['start_s']:>7.2f} s   round {found['round_ms']:>8.1f} ms "
-        f"(training {found['training_ms']:>7.1f})   "
-        f"peak {found['peak_mib']:>5.0f} MiB   store {found['store_mib']:.1f} MiB",
-        flush=True,
-    )
-    return found
+    found = json.loads(done.stdout)
+    figures = [f"{found['start_s']:.2f}", f"{found['round_ms']:.1f}", f"{found['training_ms']:.1f}"]
+    line = [what, *figures, f"{found['peak_mib']:.0f}", f"{found['store_mib']:.1f}"]
+    print("   ".join(line), flush=True)
+    return line
 
 
 def measure(task: str, overrides: list[str], engine: str, algorithm: str = "fedprof") -> dict[str, float]:
