@@ -1,6 +1,6 @@
 """A secure federation on one machine: TLS, node authentication, three nodes, one with bad data, five rounds.
 
-    python examples/flower-secure/run.py
+    python examples/flower-secure/run.py [--rounds N] [--matching masked] [--store FILE]
 
 Makes certificates and keys in a temporary folder, starts one SuperLink and three SuperNodes on the loopback interface,
 shows that a node without a registered key, without the authority's certificate or without TLS is refused, runs
@@ -19,11 +19,12 @@ from pathlib import Path
 from keys import certificates, node_key
 from processes import Started, free_port, processes
 
+from fedprof.matching import MATCHINGS
 from fedprof.simulation.store import Store
 
 APP = Path(__file__).resolve().parents[1] / "flower-quickstart"
-NODES = {"clinic-a": 2, "clinic-b": 3, "clinic-c": 0}
-"""The app's partition of each node, of ten; partition 0 holds noise."""
+NODES = {"clinic-a": 2, "clinic-b": 4, "clinic-c": 1}
+"""The app's partition of each node, of ten; partition 1 holds noise."""
 RUN_SECONDS = 600
 TLS_FILES = {"ca-cert": "ca.crt", "cert": "server.pem", "key": "server.key"}
 READY, CONNECTED, REFUSED = "Uvicorn running", "SuperNode ID:", "Exit Code"
@@ -37,8 +38,8 @@ def script(name: str) -> str:
 class Federation:
     """Where everything is, and how its processes are started."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+    def __init__(self, folder: Path, matching: str = "plain") -> None:
+        self.folder, self.port, self.matching = folder, free_port(), matching
         self.address = f"127.0.0.1:{self.port}"
         self.env = {
             **os.environ,
@@ -64,8 +65,8 @@ class Federation:
         return self.start("superlink", "flower-superlink", *options, *secrets, "--enable-supernode-auth")
 
     def supernode(self, name: str, partition: int, *security: object) -> Started:
-        """Start a SuperNode."""
-        config = f'name="{name}" partition-id={partition} num-partitions=10'
+        """Start a SuperNode; it lets its profile be matched in this way only, whatever the server asks."""
+        config = f'name="{name}" partition-id={partition} num-partitions=10 matching="{self.matching}"'
         return self.start(
             name,
             "flower-supernode",
@@ -103,7 +104,7 @@ def demonstrate(federation: Federation, running: list[Started], rounds: int, sto
         "no-ca": [keys["clinic-a"]],
         "plain-connection": ["--insecure", "--max-retries=1"],
     }
-    refused = [federation.supernode(name, 1, *security) for name, security in uninvited.items()]
+    refused = [federation.supernode(name, 0, *security) for name, security in uninvited.items()]
     running += refused
     for node in nodes:
         expect(node, CONNECTED)
@@ -111,7 +112,8 @@ def demonstrate(federation: Federation, running: list[Started], rounds: int, sto
     for node in refused:
         expect(node, REFUSED)
         print(f"{node.name}: refused ({why_refused(node.said())})", flush=True)
-    settings = f"num-server-rounds={rounds} fraction-train=0.67 store={json.dumps(str(store))}"
+    settings = f'num-server-rounds={rounds} fraction-train=0.67 matching="{federation.matching}"'
+    settings += f" store={json.dumps(str(store))}"
     command = [script("flwr"), "run", str(APP), "secure", "--stream", "--run-config", settings]
     running.append(Started(command, federation.folder / "flwr-run.log", federation.env))
     running[-1].process.wait(RUN_SECONDS)
@@ -149,11 +151,12 @@ def main() -> None:
     """Parse the options and run it all."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--matching", choices=MATCHINGS, default="plain", help="what the server learns of a profile")
     parser.add_argument("--store", type=Path, help="keep the run's file here, for `fedprof report`")
     options = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="fedprof-secure-") as name, processes() as running:
         store = (options.store or Path(name) / "run.sqlite").resolve()
-        demonstrate(Federation(Path(name)), running, options.rounds, store)
+        demonstrate(Federation(Path(name), options.matching), running, options.rounds, store)
         show(store, options.rounds)
     print("All processes have ended.")
 

@@ -118,6 +118,29 @@ def test_an_unknown_way_of_matching_is_refused_at_once():
         fedprof_mod(lambda context: (Net(), DATA), matching="homomorphic")
 
 
+@pytest.mark.parametrize("matching", ["plain", "client", "masked"])
+def test_a_client_that_insists_on_nothing_answers_as_it_is_asked(matching):
+    node = Node(client_app(DATA, matching=None), "a")
+    answer = taken(send(node, question(matching=matching)).content)
+    assert unpack(answer.message).scheme.name.lower() == matching
+
+
+@pytest.mark.parametrize("app", [None, "plain"])
+def test_the_nodes_operator_has_the_last_word_on_matching(app):
+    node = Node(client_app(DATA, matching=app), "a")
+    node.context.node_config["matching"] = "masked"
+    assert "use the same matching=" in taken(send(node, question(matching="plain")).content).failure
+    assert taken(send(node, question(matching="masked")).content).failure == ""
+
+
+def test_a_misspelt_node_config_sends_nothing_and_says_why():
+    node = Node(client_app(DATA, matching=None), "a")
+    node.context.node_config["matching"] = "mask"
+    answer = taken(send(node, question(matching="plain")).content)
+    assert answer.message == b""
+    assert "matching is 'mask'" in answer.failure
+
+
 def test_the_mod_works_in_ones_own_client_app():
     app = ClientApp(mods=[fedprof_mod(lambda context: (Net(), DATA))])
     app.query("fedprof")(fedprof_query)

@@ -4,8 +4,17 @@ import difflib
 import os
 import re
 from pathlib import Path
+from textwrap import dedent
+from types import SimpleNamespace
 
 import pytest
+
+pytest.importorskip("flwr", reason="needs the flower extra: pip install 'fedprof[flower]'")
+
+from flower_fakes import Net, loader
+
+from fedprof import profile
+from fedprof.flower import FedProf, FedProfClientApp
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "examples" / "flower-quickstart" / "quickstart"
@@ -59,6 +68,25 @@ def test_the_guides_diff_against_flowers_quickstart_changes_at_most_six_lines_bo
     assert set(hunks) == {"client_app.py", "server_app.py"}
     added = [line for found in hunks.values() for hunk in found for line in hunk if line[0] == "+" and line[1:].strip()]
     assert 0 < len(added) <= AT_MOST
+
+
+def test_the_guides_new_lines_do_what_they_should():
+    """They are run among stand-ins for what Flower's app defines."""
+    lines = [dedent(part(hunk, " +")) for side in SIDES for hunk in documented()[f"{side}.py"]]
+    names = {
+        "Net": Net,
+        "load_data": lambda partition, partitions, batch: (loader(partition), None),
+        "load_centralized_dataset": lambda: loader(99),
+        "fraction_evaluate": 0.5,
+        "global_model": Net(),
+    }
+    exec("".join(lines), names)
+    assert isinstance(names["app"], FedProfClientApp)
+    model, data = names["profile_source"](SimpleNamespace(node_config={"partition-id": 1, "num-partitions": 10}))
+    assert profile(model, data, "fc1").count == 40
+    assert isinstance(names["strategy"], FedProf)
+    assert names["strategy"].base.fraction_train == 0.3
+    assert names["strategy"].members.layer == "fc1"
 
 
 def test_the_guides_diff_applies_to_flowers_quickstart():

@@ -37,11 +37,13 @@ FAILURES = (
 class FedProfClientApp(ClientApp):
     """A Flower ``ClientApp`` whose train replies carry a profile and which answers ``query.fedprof``.
 
-    ``matching`` must be the server's; a server that asks in another way is refused.
+    ``matching`` names the one way in which the profile may be matched; a server that asks in another is refused. The
+    node config's ``matching``, set by who operates the node, goes before it. With neither, the client answers as it is
+    asked: a node that has nothing against ``plain`` loses nothing by another way.
     """
 
     def __init__(
-        self, profile_source: ProfileSource, *, matching: str = "plain", mods: list[Mod] | None = None
+        self, profile_source: ProfileSource, *, matching: str | None = None, mods: list[Mod] | None = None
     ) -> None:
         super().__init__(mods=[fedprof_mod(profile_source, matching=matching), *(mods or [])])
         self.query(KEY)(fedprof_query)
@@ -52,15 +54,16 @@ def fedprof_query(message: Message, _context: Context) -> Message:
     return Message(RecordDict(), reply_to=message)
 
 
-def fedprof_mod(profile_source: ProfileSource, *, matching: str = "plain") -> Mod:
+def fedprof_mod(profile_source: ProfileSource, *, matching: str | None = None) -> Mod:
     """A Flower mod that answers the question in a message; messages without one pass as they are."""
-    way = ways.make(matching)
+    if matching is not None:
+        ways.make(matching)  # a wrong name is an error here, not in every answer
 
     def mod(message: Message, context: Context, call_next: ClientAppCallable) -> Message:
         question = Question.take(message.content)
         if question is None:
             return call_next(message, context)
-        answer = _answer(question, message.content, context, profile_source, way)
+        answer = _answer(question, message.content, context, profile_source, matching)
         reply = call_next(message, context)
         if reply.has_content():
             reply.content[KEY] = answer.to_record()
@@ -78,22 +81,23 @@ def client_name(context: Context) -> str:
 
 
 def _answer(
-    question: Question, content: RecordDict, context: Context, source: ProfileSource, way: ways.Matching
+    question: Question, content: RecordDict, context: Context, source: ProfileSource, matching: str | None
 ) -> Answer:
     name = client_name(context)
+    agreed = context.node_config.get("matching", matching)
     try:
         if question.second:
-            side = way.client(_memory(context))
+            side = _side(question, context, agreed)
             message = side.second(question.message)
             _remember(context, side.state())
             return Answer(name, message=message)
-        return _first(name, question, content, context, source, way)
+        return _first(name, question, content, context, source, agreed)
     except FAILURES as error:
         return Answer(name, failure=f"{type(error).__name__}: {error}"[:LONGEST])
 
 
 def _first(
-    name: str, question: Question, content: RecordDict, context: Context, source: ProfileSource, way: ways.Matching
+    name: str, question: Question, content: RecordDict, context: Context, source: ProfileSource, agreed: object
 ) -> Answer:
     model, data, *own_layer = source(context)
     if not question.message:
@@ -104,10 +108,16 @@ def _first(
     load(model, _global_weights(content))
     layer = own_layer[0] if own_layer else question.layer or None
     mine = profile(model, data, layer, version=question.version)
-    side = way.client(_memory(context))
+    side = _side(question, context, agreed)
     message = side.first(question.message, mine)
     _remember(context, side.state())
     return Answer(name, mine.count, message)
+
+
+def _side(question: Question, context: Context, agreed: object) -> ways.Client:
+    """The client's side of the way agreed to, or else of the one that is asked for."""
+    way = ways.asked_for(question.message) if agreed is None else ways.make(str(agreed))
+    return way.client(_memory(context))
 
 
 def _global_weights(content: RecordDict) -> ArrayRecord:

@@ -1,7 +1,7 @@
 """How a client's profile meets the server's baseline: in the clear, on the client, or encrypted."""
 
 from fedprof.errors import SettingsError
-from fedprof.matching import client, encrypted_mean, masked, plain
+from fedprof.matching import client, encrypted_mean, frames, masked, plain
 from fedprof.matching.base import Client, Match, Matching, MatchingCost, Server, match
 
 MATCHINGS: dict[str, Matching] = {
@@ -27,4 +27,9 @@ def make(name: str) -> Matching:
         raise SettingsError(f"matching is {name!r}; it must be one of {', '.join(MATCHINGS)}") from None
 
 
-__all__ = ["MATCHINGS", "Client", "Match", "Matching", "MatchingCost", "Server", "make", "match"]
+def asked_for(message: bytes) -> Matching:
+    """The way to match that a server's message belongs to."""
+    return make(frames.unpack(message).scheme.name.lower().replace("_", "-"))
+
+
+__all__ = ["MATCHINGS", "Client", "Match", "Matching", "MatchingCost", "Server", "asked_for", "make", "match"]
