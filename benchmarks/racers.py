@@ -38,7 +38,7 @@ RACERS = (
         "Flower simulation (Ray)",
         "flower_simulation.py",
         requirement="flwr[simulation]==1.41.*",
-        note="two Ray workers of one CPU and one thread each, at normal priority (not Ray's low one); the ClientApp is a "
+        note="two Ray workers of one CPU and one thread each, not of Ray's low priority; the ClientApp is a "
         "module, which workers import once, so that its data and model stay cached between messages; no client-side "
         "evaluation; the server evaluates on two threads. 1.41, because 1.42 does not resolve on every index",
     ),

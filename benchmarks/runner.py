@@ -7,11 +7,12 @@ import os
 import select
 import subprocess
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from racers import PEERS, Racer, RacerError, last_lines
 
-START_SECONDS, TURN_SECONDS = 300, 600
+START_SECONDS, TURN_SECONDS, FINISH_SECONDS = 300, 600, 30
 
 
 class Runner:
@@ -31,7 +32,11 @@ class Runner:
             env={**os.environ, **quiet, "PYTHONPATH": str(PEERS)},
             cwd=PEERS,
         )
-        self.versions: dict[str, str] = self._answer(START_SECONDS)["versions"]
+        try:
+            self.versions: dict[str, str] = self._answer(START_SECONDS)["versions"]
+        except RacerError:
+            self.close()
+            raise
 
     def run(self, rounds: int) -> tuple[list[float], float]:
         """Seconds of each of some rounds, and the loss after them."""
@@ -45,9 +50,10 @@ class Runner:
 
     def close(self) -> None:
         """Let it finish; end it where it does not."""
-        self.process.stdin.close()
+        with suppress(OSError):  # it has died with a request unread
+            self.process.stdin.close()
         try:
-            self.process.wait(30)
+            self.process.wait(FINISH_SECONDS)
         except subprocess.TimeoutExpired:
             self.process.kill()
             self.process.wait()
