@@ -26,7 +26,7 @@
     const family = getComputedStyle(document.documentElement).getPropertyValue("--sans");
     return {
       paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, dragmode: "zoom",
-      margin: { l: 56, r: 10, t: 10, b: 44 }, font: { family, size: 12, color: ink },
+      margin: { l: 56, r: 18, t: 10, b: 44 }, font: { family, size: 12, color: ink },
       hoverlabel: { bgcolor: night ? "#262b32" : "#ffffff", bordercolor: night ? "#5b6470" : "#c9ced6", font: { color: ink, size: 12 } },
       ...given, xaxis: axis(given.xaxis, night), yaxis: axis(given.yaxis, night),
     };
