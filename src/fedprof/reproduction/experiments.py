@@ -55,6 +55,12 @@ EXPERIMENTS = (
         ("data.clients=200", "data.validation=16000"),
     ),
     Experiment(
+        "emnist-200-xavier",
+        "EMNIST digits (40 % of them), 200 clients x 480 images, Xavier's initial weights",
+        "emnist",
+        ("data.clients=200", "data.validation=16000", "model.initialisation=xavier"),
+    ),
+    Experiment(
         "emnist-500",
         "EMNIST digits (40 % of them), 500 clients x 192 images",
         "emnist",
