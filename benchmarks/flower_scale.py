@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import platform
 import signal
 import subprocess
 import sysconfig
@@ -20,29 +19,32 @@ from datetime import date
 from pathlib import Path
 from statistics import median
 
+import machine
+
 APP = Path(__file__).parent / "flower_scale_app"
 SCRIPTS = Path(sysconfig.get_path("scripts"))
+COLUMNS = ["strategy", "round, median (s)", "fastest (s)", "server process (MiB)", "Ray's processes (MiB)"]
 
 
 def main() -> None:
     options = arguments()
+    measured_on = machine.described("flwr", "ray", "torch")
     with tempfile.TemporaryDirectory(prefix="fedprof-scale-") as name:
         try:
             found = measured(options, Path(name))
         finally:
             end_processes_of(Path(name))
-    text = report(found, options)
+    text = report(found, options, measured_on)
     print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"flower-scale-{date.today().isoformat()}.md").write_text(text, encoding="utf-8")
+    machine.write("flower-scale", text, options.out)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--nodes", type=int, default=1000)
-    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--rounds", type=int, default=30)
     parser.add_argument("--share", type=float, default=0.02, help="of the nodes that train in a round")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=machine.RESULTS)
     return parser.parse_args()
 
 
@@ -75,21 +77,16 @@ def end_processes_of(folder: Path) -> None:
             continue  # ended meanwhile, or not ours
 
 
-def report(found: dict, options: argparse.Namespace) -> str:
-    load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
+def report(found: dict, options: argparse.Namespace, measured_on: str) -> str:
+    chosen = round(options.nodes * options.share)
     ratios = sorted(b / a for a, b in zip(found["fedavg"], found["fedprof"], strict=True))
     lines = [
         f"# Flower's simulation with {found['nodes']} nodes, {date.today().isoformat()}",
         "",
-        f"{os.cpu_count()} CPUs, {platform.machine()}, Python {platform.python_version()}, load averages {load};",
-        f"{options.rounds} rounds of each, in turns, of {round(options.nodes * options.share)} nodes a round.",
+        f"{measured_on} {options.rounds} rounds of each, in turns, {chosen} nodes a round.",
         "",
-        "| strategy | round, median (s) | fastest (s) | server process (MiB) | Ray's processes (MiB) |",
-        "|---|---|---|---|---|",
+        machine.table(COLUMNS, [row(name, found) for name in ("fedavg", "fedprof")]),
     ]
-    for name in ("fedavg", "fedprof"):
-        times, (server, ray) = found[name], found[f"{name}_mib"]
-        lines.append(f"| {name} | {median(times):.2f} | {min(times):.2f} | {server:.0f} | {ray:.0f} |")
     told = (
         f"The first profiles of all nodes took {found['profiles_s']:.0f} s, once. A round of FedProf takes "
         f"{median(ratios):.2f} times as long as the round of FedAvg before it (median; {ratios[0]:.2f} to "
@@ -97,6 +94,11 @@ def report(found: dict, options: argparse.Namespace) -> str:
     )
     lines += ["", told, ""]
     return "\n".join(lines)
+
+
+def row(name: str, found: dict) -> list[str]:
+    times, (server, ray) = found[name], found[f"{name}_mib"]
+    return [name, f"{median(times):.2f}", f"{min(times):.2f}", f"{server:.0f}", f"{ray:.0f}"]
 
 
 if __name__ == "__main__":

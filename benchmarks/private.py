@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import argparse
 import math
-import platform
 import time
 from datetime import date
 from pathlib import Path
 
 import numpy as np
 
+import machine
 from fedprof.core.profile import Profile
 from fedprof.matching import MATCHINGS, make
 
@@ -32,23 +32,22 @@ def main() -> None:
     tables.append(logarithm_experiment((7,) if options.quick else (7, 15)))
     text = "\n\n".join(tables) + "\n"
     print(text)
-    options.out.mkdir(parents=True, exist_ok=True)
-    (options.out / f"private-{date.today().isoformat()}.md").write_text(text)
+    machine.write("private", text, options.out)
 
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="one length, one degree")
     parser.add_argument("--round-seconds", type=float, help="CPU seconds of one client's round (default: measured)")
-    parser.add_argument("--out", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--out", type=Path, default=machine.RESULTS)
     return parser.parse_args()
 
 
 def heading(rounds: dict[str, float]) -> str:
     trained = ", ".join(f"{name} {1e3 * seconds:.3g} ms" for name, seconds in rounds.items())
     return (
-        f"# Private matching, {date.today().isoformat()}\n\n{processor()}, Python {platform.python_version()}, "
-        f"NumPy {np.__version__}; CPU time. What one client trains in a round, by PyTorch: {trained}."
+        f"# Private matching, {date.today().isoformat()}\n\n{machine.described('numpy', 'tenseal')} "
+        f"CPU time. What one client trains in a round, by PyTorch: {trained}."
     )
 
 
@@ -207,14 +206,8 @@ def clock() -> float:
     return next((1e6 * float(line.split(":")[1]) for line in lines if line.startswith("cpu MHz")), 2.5e9)
 
 
-def processor() -> str:
-    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
-
-
 def table(columns: str, rows: list[str]) -> str:
-    rule = "|".join(["---"] * (columns.count("|") + 1))
-    return "\n".join([f"| {columns} |", f"|{rule}|", *(f"| {row} |" for row in rows)])
+    return machine.table(columns.split(" | "), [row.split(" | ") for row in rows])
 
 
 if __name__ == "__main__":
