@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from fedprof.data.formats import GAS_INPUTS, read_cifar, read_gas, read_idx
+from fedprof.data.catalogue import GAS_INPUTS
+from fedprof.data.formats import read_cifar, read_gas, read_idx
 from fedprof.data.sources import SOURCES, checksum, data_home, find_source, load, verify
 from fedprof.errors import DataError
 

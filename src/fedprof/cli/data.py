@@ -103,6 +103,7 @@ def preview(
     Example:
     - `fedprof data preview digits` - writes digits-data.png
     """
+    from fedprof.data.catalogue import SOURCES
     from fedprof.data.preview import preview as draw
     from fedprof.report.figures.style import check_path
     from fedprof.report.files import write
@@ -113,7 +114,9 @@ def preview(
     path = out or Path(f"{chosen.settings.name}-data.png")
     check_path(path)
     prepared, _ = prepare(chosen.settings, chosen.seed, folder)
-    typer.echo(str(write(path, lambda temporary: draw(prepared.clients, temporary))))
+    source = SOURCES.get(chosen.settings.data.source)
+    features = source.features if source else None
+    typer.echo(str(write(path, lambda temporary: draw(prepared.clients, temporary, features=features))))
 
 
 def _sources(names: list[str] | None) -> list[Source]:

@@ -9,6 +9,10 @@ from pathlib import Path
 
 import platformdirs
 
+GAS_INPUTS = ("AT", "AP", "AH", "AFDP", "GTEP", "TIT", "TAT", "TEY", "CDP")
+"""Ambient temperature, pressure and humidity; filter pressure drop; exhaust pressure; turbine inlet and after
+temperatures; energy yield; compressor discharge pressure."""
+
 
 @dataclass(frozen=True)
 class File:
@@ -57,6 +61,8 @@ class Source:
     """Number of classes; 0 for regression."""
     downloads: tuple[Download, ...] = ()
     """Nothing for a source that comes with the package."""
+    features: tuple[str, ...] | None = None
+    """Names of a table's columns."""
 
     @property
     def files(self) -> tuple[File, ...]:
@@ -162,6 +168,7 @@ _GAS_TURBINE = Source(
     shape=(9,),
     samples=36_733,
     classes=0,
+    features=GAS_INPUTS,
     downloads=(
         Download(
             urls=(

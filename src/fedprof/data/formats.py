@@ -10,12 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from fedprof.data.catalogue import GAS_INPUTS
 from fedprof.data.restricted import read_pickle
 from fedprof.errors import DataError
 
-GAS_INPUTS = ("AT", "AP", "AH", "AFDP", "GTEP", "TIT", "TAT", "TEY", "CDP")
-"""Ambient temperature, pressure and humidity; filter pressure drop; exhaust pressure; turbine inlet and after
-temperatures; energy yield; compressor discharge pressure."""
 GAS_TARGETS = ("CO", "NOX")
 
 
