@@ -1,9 +1,12 @@
 """Which clients have bad data?"""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from safetensors.torch import save_file
 
+from fedprof.data.clients import ClientData, Samples
 from fedprof.errors import DataError, SettingsError, StoreError
 from fedprof.models import registry
 from fedprof.report import audit
@@ -69,6 +72,15 @@ def test_weights_that_do_not_fit_are_named(folder, weights, tmp_path):
     (tmp_path / "text.safetensors").write_text("no weights")
     with pytest.raises(DataError, match="cannot be read"):
         audit.of_model(folder, "mlp", tmp_path / "text.safetensors", options=SIZES)
+
+
+def test_data_that_do_not_fit_the_model_are_named_with_whose_they_are(folder, weights):
+    case = audit.of_model(folder, "mlp", weights, options=SIZES)
+    narrow = Samples(case.validation.x[:, 1:], case.validation.y)
+    with pytest.raises(DataError, match="The data of validation do not fit the model"):
+        audit.audit(replace(case, validation=narrow))
+    with pytest.raises(DataError, match=f"The data of {case.names[0]} do not fit the model"):
+        audit.audit(replace(case, clients=ClientData(narrow, np.array([0, len(narrow)]))))
 
 
 def test_wrong_choices_are_refused(folder, weights):

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from fedprof.core.divergence import divergence
 from fedprof.core.scores import Alpha, log_scores, normalise
 from fedprof.data.clients import ClientData, Samples
 from fedprof.data.folders import client_names, from_folder
-from fedprof.errors import DataError, SettingsError, StoreError
+from fedprof.errors import DataError, FedProfError, SettingsError, StoreError
 from fedprof.models import registry
 from fedprof.models.weights import load as load_weights
 from fedprof.report.stored import Stored, read
@@ -55,9 +56,12 @@ class Case:
 
 def audit(case: Case, alpha: Alpha = 10.0) -> list[Finding]:
     """Profile everybody's data and rank the clients, worst first."""
-    baseline = profile(case.model, case.validation.standardised(), layer=case.layer)
-    count = len(case.clients)
-    known = [profile(case.model, case.clients.samples(k)[0], layer=case.layer) for k in range(count)]
+    with _fitting("validation"):
+        baseline = profile(case.model, case.validation.standardised(), layer=case.layer)
+    count, known = len(case.clients), []
+    for k in range(count):
+        with _fitting(case.names[k]):
+            known.append(profile(case.model, case.clients.samples(k)[0], layer=case.layer))
     divergences, sizes = divergence(known, baseline), case.clients.sizes
     chances = normalise(log_scores(divergences, alpha, sizes=sizes)) * count
     kinds = [case.clients.kind_of(k) if len(case.clients.kinds) > 1 else None for k in range(count)]
@@ -65,6 +69,17 @@ def audit(case: Case, alpha: Alpha = 10.0) -> list[Finding]:
         Finding(int(k), case.names[k], kinds[k], int(sizes[k]), float(divergences[k]), float(chances[k]))
         for k in np.argsort(-divergences, kind="stable")
     ]
+
+
+@contextmanager
+def _fitting(name: str) -> Iterator[None]:
+    """That somebody's data do not fit the model is a mistake of the user's, whatever PyTorch calls it."""
+    try:
+        yield
+    except FedProfError:
+        raise
+    except (RuntimeError, ValueError, IndexError) as error:
+        raise DataError(f"The data of {name} do not fit the model: {str(error).partition(chr(10))[0]}") from error
 
 
 def of_run(path: Path, data_dir: Path | None = None) -> Case:
