@@ -2,8 +2,10 @@
 
 import hashlib
 import json
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -39,6 +41,9 @@ def found(folder, engine):
 
 def test_the_object_has_every_figure_of_the_run(folder, engine, found):
     assert found.keys() == KEYS | BEYOND
+    page = (Path(__file__).parents[2] / "docs" / "cli.md").read_text(encoding="utf-8")
+    described = page[page.index("`--json` ends with") :].partition("`--set`")[0]
+    assert set(re.findall("`([a-z_0-9]+)`", described)) == found.keys()
     assert (found["task"], found["algorithm"], found["aggregation"]) == ("digits", "fedprof", "partial")
     assert (found["seed"], found["rounds"], found["run"]) == (0, 12, f"{engine}.sqlite")
     store = Store.open(folder / found["run"], read_only=True)

@@ -31,10 +31,12 @@ class Samples:
 
     def standardised(self, rows: slice | NDArray[np.integer] = slice(None)) -> NDArray[np.float32]:
         """Inputs of some rows as ``(x - shift) / scale``, in float32, contiguous."""
-        x = np.asarray(self.x[rows], dtype=np.float32)
-        if self.shift.any() or (self.scale != 1).any():
-            x = (x - self.shift) / self.scale
-        return np.ascontiguousarray(x)
+        x = self.x[rows]
+        if not self.shift.any() and (self.scale == 1).all():
+            return np.ascontiguousarray(x, dtype=np.float32)
+        shifted = np.subtract(x, self.shift, dtype=np.float32)
+        shifted /= self.scale
+        return np.ascontiguousarray(shifted)
 
     def targets(self, rows: slice | NDArray[np.integer] = slice(None)) -> NDArray[np.generic]:
         """Targets of some rows, contiguous."""

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
 LOSSES: dict[str, Loss] = {"mse": functional.mse_loss, "nll": functional.nll_loss, "ce": functional.cross_entropy}
 _NORMALISATION = nn.BatchNorm1d | nn.BatchNorm2d | nn.BatchNorm3d
-_Pair = tuple[torch.Tensor, torch.Tensor]
 
 
 @dataclass
@@ -79,10 +78,12 @@ class Trainer:
         self._prepare(training=False)
         tally = Tally()
         with self._private_randomness("evaluation", 0, rows.start), self._watched(profile) as seen:
-            for x, y in self._batches(self._work.validation, rows):
-                tally.add(self._judge(x, y))
+            outputs: list[torch.Tensor] = []
+            for x in self._batches(self._work.validation, rows):
+                outputs.append(self._module(x))
                 if profile:
                     tally.moments = self._gathered(seen, tally.moments)
+            tally.add(self._judge(torch.cat(outputs), self._work.validation.targets(rows)))
         return tally
 
     @torch.no_grad()
@@ -91,7 +92,7 @@ class Trainer:
         self._prepare(training=False)
         found: Moments | None = None
         with self._private_randomness("evaluation", 0, client), self._watched(stop=True) as seen:
-            for x, _ in self._batches(self._work.clients.pool, self._work.clients.rows_of(client)):
+            for x in self._batches(self._work.clients.pool, self._work.clients.rows_of(client)):
                 with suppress(_ReachedError):
                     self._module(x)
                 found = self._gathered(seen, found)
@@ -109,7 +110,7 @@ class Trainer:
 
     def _descend(self, client: int, recipe: Recipe, shuffle: np.random.Generator) -> float:
         self._prepare(training=True)
-        x, y = self._tensors(*self._work.clients.samples(client))
+        x, y = map(self._tensor, self._work.clients.samples(client))
         if len(y) < self._smallest:
             held = "1 sample" if len(y) == 1 else f"{len(y)} samples"
             raise DataError(f"client {client} holds {held}; to train this model takes at least {self._smallest}")
@@ -127,22 +128,19 @@ class Trainer:
                     first.append((loss.detach(), len(targets)))
         return float(np.average([float(loss) for loss, _ in first], weights=[size for _, size in first]))
 
-    def _judge(self, x: torch.Tensor, y: torch.Tensor) -> Tally:
-        outputs = self._module(x)
-        accuracy = self._work.metric(outputs.cpu().numpy(), y.cpu().numpy())
-        return Tally(len(y), float(accuracy.sum()), float(self._loss(outputs, y)) * len(y))
+    def _judge(self, outputs: torch.Tensor, targets: np.ndarray[Any, Any]) -> Tally:
+        accuracy = self._work.metric(outputs.cpu().numpy(), targets)
+        loss = self._loss(outputs, self._tensor(targets))
+        return Tally(len(targets), float(accuracy.sum()), float(loss) * len(targets))
 
-    def _batches(self, samples: Samples, rows: slice | np.ndarray[Any, Any]) -> Iterator[_Pair]:
-        positions = np.arange(len(samples))[rows] if isinstance(rows, slice) else rows
-        for start in range(0, len(positions), self._work.evaluation_batch):
-            batch = positions[start : start + self._work.evaluation_batch]
-            x, y = self._tensors(samples.standardised(batch), samples.targets(batch))
-            yield self._laid_out(x), y
+    def _batches(self, samples: Samples, rows: slice | np.ndarray[Any, Any]) -> Iterator[torch.Tensor]:
+        x = self._tensor(samples.standardised(rows))
+        for start in range(0, len(x), self._work.evaluation_batch):
+            yield self._laid_out(x[start : start + self._work.evaluation_batch])
 
-    def _tensors(self, x: np.ndarray[Any, Any], y: np.ndarray[Any, Any]) -> _Pair:
+    def _tensor(self, array: np.ndarray[Any, Any]) -> torch.Tensor:
         # Arrays mapped from files are read-only, which PyTorch does not know.
-        x, y = np.require(x, requirements="W"), np.require(y, requirements="W")
-        return torch.from_numpy(x).to(self._device), torch.from_numpy(y).to(self._device)
+        return torch.from_numpy(np.require(array, requirements="W")).to(self._device)
 
     def _laid_out(self, x: torch.Tensor) -> torch.Tensor:
         if self._model.channels_last and x.dim() == 4:
