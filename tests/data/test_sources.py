@@ -176,6 +176,7 @@ def test_verify_tells_official_from_damaged_and_missing(real, tmp_path):
         (idx(np.zeros((3, 2)))[:-6], "not a complete gzip file"),
         (gzip.compress(gzip.decompress(idx(np.zeros((3, 2))))[:-1]), "announces .3, 2. values but holds 5"),
     ],
+    ids=["empty", "a page", "other content", "cut off", "too short"],  # gzip writes the time: no part of a test's name
 )
 def test_a_broken_idx_file_is_an_error_and_not_a_traceback(content, message, tmp_path):
     path = tmp_path / "images.gz"
