@@ -67,17 +67,18 @@ def varied(key: str, values: tuple[float | str, ...]) -> tuple[Point, ...]:
     return tuple(Point(str(value), (f"{key}={value}",)) for value in values)
 
 
-def _tune(algorithm: str, key: str, gasturbine: tuple[float, ...], emnist: tuple[float, ...]) -> tuple[Study, Study]:
-    """Tune a baseline's parameter, for long on the quick task and for short on the slow one."""
-    what = f"chooses {key} of {algorithm}"
-    one: Algorithms = ((algorithm, None),)
-    names = f"tune-gasturbine-{algorithm}", f"tune-emnist-{algorithm}"
-    titles = f"GasTurbine: {algorithm}, {key}", f"EMNIST 200 x 480: {algorithm}, {key}"
-    points = [varied(f"algorithms.{algorithm}.{key}", values) for values in (gasturbine, emnist)]
-    return (
-        Study(names[0], titles[0], "gasturbine", one, points[0], TUNING_SEEDS[:2], 150, what=what),
-        Study(names[1], titles[1], "emnist", one, points[1], TUNING_SEEDS[:1], 25, EMNIST, what=what),
-    )
+def _tune(algorithm: str, key: str, quick: tuple[float, ...], emnist: tuple[float, ...]) -> Iterator[Study]:
+    """Tune a baseline's parameter, for long on the quick tasks and for short on the slow one."""
+    for task, title, values, seeds, rounds, overrides in (
+        ("digits", "Digits", quick, TUNING_SEEDS, 60, ()),
+        ("gasturbine", "GasTurbine", quick, TUNING_SEEDS[:2], 150, ()),
+        ("emnist", "EMNIST 200 x 480", emnist, TUNING_SEEDS[:1], 25, EMNIST),
+    ):
+        yield Study(
+            f"tune-{task}-{algorithm}", f"{title}: {algorithm}, {key}", task, ((algorithm, None),),
+            varied(f"algorithms.{algorithm}.{key}", values), seeds, rounds, overrides,
+            what=f"chooses {key} of {algorithm}",
+        )  # fmt: skip
 
 
 def _tune_cifar10(algorithm: str, key: str, values: tuple[float, ...], seeds: tuple[int, ...]) -> Study:
