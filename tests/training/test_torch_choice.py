@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch_cases as cases
 
 from fedprof.errors import SettingsError
 from fedprof.training.choose import available_cpus, make_engine
+
+TESTS = Path(__file__).parent
 
 
 def chosen(work, *arguments, **options):
@@ -42,12 +47,36 @@ def test_a_loss_of_ones_own_goes_to_pytorch():
     [
         (("nativ",), "unknown engine 'nativ'; there are auto, native, torch"),
         (("torch", 0), "workers is 0; it takes at least one"),
-        (("native", 1, "cuda"), "the native engine cannot run this task: it runs on the CPU, not on cuda"),
+        (("native", 1, "meta"), "the native engine cannot run this task: it runs on the CPU, not on meta"),
     ],
 )
 def test_a_choice_that_cannot_be_is_refused(arguments, problem):
     with pytest.raises(SettingsError, match=problem):
         make_engine(cases.mlp(), *arguments)
+
+
+NO_NUMBA = """
+import sys
+import warnings
+sys.modules["numba"] = None
+import torch_cases as cases
+from fedprof.errors import SettingsError
+from fedprof.training.choose import make_engine
+with warnings.catch_warnings(record=True) as said:
+    assert make_engine(cases.mlp()).name == "torch"
+assert "Numba cannot be imported" in str(said[0].message)
+try:
+    make_engine(cases.mlp(), "native")
+except SettingsError as error:
+    assert "Numba cannot be imported" in str(error)
+else:
+    raise AssertionError
+"""
+
+
+def test_where_numba_cannot_be_imported_pytorch_trains_and_the_reason_is_told():
+    done = subprocess.run([sys.executable, "-c", NO_NUMBA], cwd=TESTS, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
 
 
 def test_the_native_engine_says_why_it_cannot():

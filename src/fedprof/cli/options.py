@@ -55,5 +55,8 @@ Jobs = Annotated[
     typer.Option("--jobs", "-j", min=1, help="Runs at a time; default: one a core.", show_default=False),
 ]
 Workers = Annotated[
-    int | None, typer.Option(min=1, help="Threads or processes that train; default: one a core.", show_default=False)
+    int | None,
+    typer.Option(
+        min=1, help="Threads or processes that train; default: one a core, eight at most.", show_default=False
+    ),
 ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
@@ -23,7 +24,7 @@ def make_engine(
     device: str = "cpu",
     say: Callable[[str], None] | None = None,
 ) -> Engine:
-    """Make an engine: ``native`` where the model allows it, else ``torch``; or the one named.
+    """Make an engine: ``native`` where model and machine allow it, else ``torch``; or the one named.
 
     ``workers`` is by default the number of CPUs this process may use, eight at most (one on another device). ``say`` is
     told before something that takes long, such as compiling.
@@ -61,9 +62,15 @@ def available_cpus() -> int:
 
 
 def _obstacle_to_native(workload: Workload, device: str) -> str | None:
-    from fedprof.training.native.engine import supports
-
-    return supports(workload) if device == "cpu" else f"it runs on the CPU, not on {device}"
+    if device != "cpu":
+        return f"it runs on the CPU, not on {device}"
+    try:
+        from fedprof.training.native.engine import supports
+    except ImportError as error:  # Numba refuses a Python or a NumPy newer than itself
+        obstacle = f"Numba cannot be imported ({error})"
+        warnings.warn(f"{obstacle}: PyTorch trains, slower than the native engine", RuntimeWarning, stacklevel=3)
+        return obstacle
+    return supports(workload)
 
 
 def _native(workload: Workload, workers: int, say: Callable[[str], None] | None) -> Engine:
