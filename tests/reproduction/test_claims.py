@@ -1,3 +1,4 @@
+import dataclasses
 from functools import cache
 
 import pytest
@@ -84,7 +85,56 @@ def test_gains_are_measured_in_best_accuracy(table):
     assert judges.gain(0.068)(table({**EVERYBODY}, best, name="cifar10")).verdict is Verdict.DIRECTION
 
 
-def test_participation_is_measured_against_an_even_chance(table):
+def test_a_run_ended_before_100_rounds_does_not_show_that_100_are_needed(table):
+    found = table({**EVERYBODY, "fedavg": None}, name="emnist-200")
+    finding = judges.under_30_against_100(found)
+    assert finding.verdict is Verdict.DIRECTION
+    assert "FedAvg not in 30" in finding.measured
+
+
+def test_a_claim_on_every_baseline_stays_open_while_one_is_missing(table):
+    found = table(EVERYBODY)
+    entries = {key: entry for key, entry in found.entries.items() if key[0] != "cfcfm"}
+    found = dataclasses.replace(found, entries=entries)
+    for judge in (judges.faster("full"), judges.most_accurate("full"), judges.within_60, judges.less_than_half):
+        assert judge(found).verdict is Verdict.OPEN
+
+
+def test_a_baseline_that_sometimes_fails_is_not_counted_as_twice_as_slow(table):
+    rounds = dict.fromkeys(EVERYBODY, 20) | {"fedprof": 18, "afl": None}
+    finding = judges.less_than_half(table(rounds))
+    assert finding.verdict is Verdict.DIRECTION
+    assert "below half of 0 of 6" in finding.measured
+    assert "at most 0.64 of AFL's" in finding.measured
+
+
+def test_each_saving_is_held_against_the_papers_own(table):
+    found = table({**EVERYBODY, "fedavg-rp": 10, "fedadam": 26})
+    judge = judges.reduction("energy", "partial", {"fedavg-rp": 0.6, "fedadam": 0.6})
+    assert judge(found).verdict is Verdict.DIRECTION
+    assert "42.4 % less than FedAvg-RP (60.0), 76.5 % less than FedADAM (60.0)" in judge(found).measured
+    best = judges.reduction("energy", "partial", {"fedavg-rp": 0.6, "fedadam": 0.6}, up_to=True)
+    assert best(found).verdict is Verdict.CONFIRMED
+
+
+def test_figures_are_compared_over_common_seeds(table):
+    found = table(EVERYBODY)
+    late = {("fedavg", "full"): found.entries["fedavg", "full"].over({2})}
+    found = dataclasses.replace(found, entries={**found.entries, **late})
+    assert "3.2 times" in judges.speedup("full", "fedavg", 2.1)(found).measured  # (24 + 2) / (5 + 3)
+
+
+def test_closest_to_fedprof_is_who_needs_most_nearly_as_many_rounds(table):
+    ahead = {**EVERYBODY, "afl": 1, "fedadam": 6}
+    assert judges.afl_is_closest(table(ahead, name="emnist-200")).verdict is Verdict.NOT
+    assert judges.afl_is_closest(table({**ahead, "afl": 5}, name="emnist-200")).verdict is Verdict.CONFIRMED
+
+
+def test_one_seed_does_not_confirm_that_partial_is_faster(table):
+    assert judges.partial_is_faster(table({**EVERYBODY, "fedavg": None}, seeds=1)).verdict is Verdict.DIRECTION
+
+
+def test_participation_is_measured_against_normal_clients(table):
     found = table(EVERYBODY)
     assert judges.avoids("noise", "polluted", below=0.5)(found).verdict is Verdict.CONFIRMED
     assert judges.avoids("normal", below=0.5)(found).verdict is Verdict.NOT

@@ -59,22 +59,30 @@ CLAIMS = (
     Claim("AFL fails to reach 60 % on CIFAR-10.", "V-B 3", ("cifar10",), afl_fails),
     Claim(
         "Up to 63 % fewer rounds (CIFAR-10).", "I-B", ("cifar10",),
-        reduction("rounds", "full", ("fedavg",), 0.63),
+        reduction("rounds", "full", {"fedavg": 0.63}),
     ),
     Claim("2.1 times sooner than FedAvg on GasTurbine.", "V-B 4", ("gasturbine",), speedup("full", "fedavg", 2.1)),
     Claim("2.4 times sooner than FedAvg-RP on CIFAR-10.", "V-B 4", ("cifar10",), speedup("partial", "fedavg-rp", 2.4)),
     Claim(
-        "Up to 65.7 % less time than FedProx, FedADAM and AFL (CIFAR-10, FedADAM).", "V-B 4", ("cifar10",),
-        reduction("minutes", "partial", ("fedprox", "fedadam"), 0.657),
+        "Less time to the goal than CFCFM (its own Table 4 has CFCFM quicker).", "V-B 4", ALL,
+        faster("full", "minutes", ("cfcfm",)),
+    ),
+    Claim(
+        "Less time to the goal than FedProx, FedADAM and AFL.", "V-B 4", ALL,
+        faster("partial", "minutes", ("fedprox", "fedadam", "afl")),
+    ),
+    Claim(
+        "Up to 65.7 % less time than these (CIFAR-10, FedADAM).", "V-B 4", ("cifar10",),
+        reduction("minutes", "partial", dict.fromkeys(("fedprox", "fedadam"), 0.657), up_to=True),
     ),
     Claim("CFCFM is the quickest by the clock on EMNIST.", "V-B 4, Table 4", ("emnist",), cfcfm_is_quickest),
     Claim(
         "37 % less energy than FedAvg and CFCFM on EMNIST.", "V-B 5", ("emnist",),
-        reduction("energy", "full", ("fedavg", "cfcfm"), 0.37),
+        reduction("energy", "full", {"fedavg": 0.37, "cfcfm": 0.37}),
     ),
     Claim(
         "58.9 % less energy than FedAvg-RP, 64.4 % less than FedADAM on CIFAR-10.", "V-B 5", ("cifar10",),
-        reduction("energy", "partial", ("fedavg-rp", "fedadam"), 0.644),
+        reduction("energy", "partial", {"fedavg-rp": 0.589, "fedadam": 0.644}),
     ),
     Claim(
         "Polluted and noisy sensors take part significantly less.", "V-B 6", ("gasturbine",),

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import fmean
 from typing import Literal
@@ -51,10 +52,18 @@ class Entry:
         """Mean of what the goal took; None unless every seed reached it (a mean of the lucky would mislead)."""
         return fmean(self.to_goal(cost).values()) if self.runs and self.always_reached else None
 
-    def at_least(self, cost: Cost) -> float:
-        """Mean of what the goal took, at least: a run that never got there counts with all it spent."""
+    def bounds(self, cost: Cost) -> dict[int, float]:
+        """What the goal took, by seed, at least: a run that never got there counts with all it spent."""
         reached = self.to_goal(cost)
-        return fmean(reached.get(one.run.seed, spent(one.run, cost)) for one in self.runs)
+        return {one.run.seed: reached.get(one.run.seed, spent(one.run, cost)) for one in self.runs}
+
+    def at_least(self, cost: Cost) -> float:
+        """Mean of what the goal took, at least."""
+        return fmean(self.bounds(cost).values())
+
+    def over(self, seeds: AbstractSet[int]) -> Entry:
+        """The same row from some seeds only."""
+        return replace(self, runs=[one for one in self.runs if one.run.seed in seeds])
 
     @property
     def cut(self) -> bool:
