@@ -10,7 +10,7 @@ from fedprof.reproduction.experiments import EXPERIMENTS, GROUPS
 from fedprof.reproduction.paper import TABLES
 from fedprof.reproduction.studies import STUDIES
 from fedprof.reproduction.sweeps import Trial
-from fedprof.reproduction.write import archive, write_page
+from fedprof.reproduction.write import MOST_SEEDS, archive, write_page
 
 
 @pytest.fixture
@@ -56,6 +56,13 @@ def test_the_page_is_made_from_results_alone_and_the_same_each_time(results, tmp
     done = CliRunner().invoke(app, ["reproduce", "--render", "--out", str(results), "--page", str(where)])
     assert done.exit_code == 0, done.output
     assert where.read_bytes() == first
+
+
+def test_more_seeds_than_are_archived_are_refused(tmp_path):
+    places = [f"--{name}={tmp_path / name}" for name in ("out", "work", "page")]
+    done = CliRunner().invoke(app, ["reproduce", "gasturbine", f"--seeds={MOST_SEEDS + 1}", "--no-run", *places])
+    assert done.exit_code == 2
+    assert not list(tmp_path.iterdir())
 
 
 def test_trials_survive_their_table(tmp_path):

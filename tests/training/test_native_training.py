@@ -191,6 +191,13 @@ def test_a_client_without_samples_cannot_train():
         NativeEngine(work, 1).train(flat(work.model), 1, [1], Recipe(1, 8, 0.1))
 
 
+@pytest.mark.parametrize("layer", ["0", "2"])
+def test_a_client_without_samples_has_no_profile(layer):
+    work = build("mlp", sizes=(10, 0), layer=layer)
+    with pytest.raises(DataError, match="client 1 holds no sample to profile"):
+        NativeEngine(work, 1).profiles(flat(work.model), [0, 1], 0)
+
+
 def test_labels_the_model_has_no_output_for_are_refused():
     work = build("lenet5")
     work.clients.pool.y[3] = 10

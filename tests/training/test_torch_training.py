@@ -10,7 +10,7 @@ import torch
 import torch_cases as cases
 from torch import nn
 
-from fedprof.errors import DataError
+from fedprof.errors import DataError, SettingsError
 from fedprof.models.registry import create
 from fedprof.models.weights import flatten, load, trainable_size
 from fedprof.training.engine import Recipe
@@ -125,6 +125,11 @@ def test_a_client_with_one_sample_trains_unless_the_model_has_batch_norm():
     assert np.isfinite(trained(cases.mlp(), PLAIN, client=2).loss)
     with pytest.raises(DataError, match=r"client 0 holds 1 sample; .* at least 2"):
         trained(cases.normalised(sizes=(1,)), PLAIN)
+
+
+def test_batches_of_one_are_refused_with_batch_norm():
+    with pytest.raises(SettingsError, match="batch normalisation cannot train on batches of 1"):
+        trained(cases.normalised(), dataclasses.replace(PLAIN, batch=1))
 
 
 def test_a_client_without_samples_is_refused_by_name():

@@ -25,7 +25,7 @@ def reproduce(
     what: Annotated[
         str, typer.Argument(help="gasturbine, emnist, cifar10, one experiment, a study, 'studies', 'figures' or 'all'.")
     ] = "all",
-    seeds: Annotated[int, typer.Option(min=1, help="How many seeds, from 0 on.")] = 5,
+    seeds: Annotated[int, typer.Option(min=1, max=10, help="How many seeds, from 0 on.")] = 5,
     jobs: Jobs = None,
     out: Annotated[Path, typer.Option("--out", "-o", help="Folder of histories, tables and figures.")] = Path(
         "results"

@@ -19,6 +19,7 @@ from fedprof.reproduction.sweeps import Trial
 from fedprof.simulation.batch import Assignment, recorded_rounds
 
 MOST_SEEDS = 10
+"""The seeds that chose the presets' numbers come after these (``TUNING_SEEDS``)."""
 PRELIMINARY = {"1": "conditions", "2a": "normality-fc", "2b": "normality-conv"}
 """Figures of the paper's preliminary experiments, by the names that `fedprof figure` knows them by."""
 

@@ -110,6 +110,8 @@ class Trainer:
 
     def _descend(self, client: int, recipe: Recipe, shuffle: np.random.Generator) -> float:
         self._prepare(training=True)
+        if recipe.batch < self._smallest:
+            raise SettingsError(f"a model with batch normalisation cannot train on batches of {recipe.batch}")
         x, y = map(self._tensor, self._work.clients.samples(client))
         if len(y) < self._smallest:
             held = "1 sample" if len(y) == 1 else f"{len(y)} samples"

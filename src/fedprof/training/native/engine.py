@@ -106,6 +106,9 @@ class NativeEngine:
 
     def profiles(self, weights: Vector, clients: Sequence[int], version: int) -> list[Profile]:
         """Profile clients' data under ``weights``."""
+        sizes = self._work.clients.sizes
+        if empty := [client for client in clients if not sizes[client]]:
+            raise DataError(f"client {empty[0]} holds no sample to profile")
         if self._closed_form is not None:
             return self._closed_form.clients(weights, clients, version)
         bench = self._looker()
