@@ -49,16 +49,19 @@ def main() -> None:
     racers = [racer for racer in RACERS if not options.only or racer.key in options.only]
     head = f"# The race, {date.today().isoformat()}\n\n{machine.described()}"
     parts = [head, how_measured(options)]
+    print("\n\n".join(parts), flush=True)
+    everything: list[Result] = []
     for name in options.workloads:
         results = raced(racers, name, options)
+        everything += results
         parts.append(f"## {TITLES[name]}{' (quick form: far smaller)' * options.quick}\n\n{standing(results)}")
-        print(parts[-1], flush=True)
-    parts += [f"## Versions\n\n{versions(results)}", f"## Fairness\n\n{fairness(racers)}"]
-    print("\n\n".join(parts[-2:]))
+        print(f"\n{parts[-1]}", flush=True)
+    parts += [f"## Versions\n\n{versions(racers, everything)}", f"## Fairness\n\n{fairness(racers)}"]
+    print("", *parts[-2:], sep="\n\n")
     if options.out:
         path = machine.write("race", "\n\n".join(parts), options.out)
         print(f"\nwritten to {path}")
-    if any(result.failure for result in results if not result.racer.requirement):
+    if any(result.failure for result in everything if not result.racer.requirement):
         sys.exit(1)
 
 
@@ -144,11 +147,11 @@ def how_measured(options: argparse.Namespace) -> str:
     )
 
 
-def versions(results: list[Result]) -> str:
-    def listed(result: Result) -> str:
-        return ", ".join(f"{name} {version}" for name, version in result.versions.items()) or "-"
-
-    return "\n".join(f"- {result.racer.name}: {listed(result)}" for result in results)
+def versions(racers: list[Racer], results: list[Result]) -> str:
+    """Of each racer, from whichever workload it started in."""
+    found = {result.racer.key: result.versions for result in results if result.versions}
+    lines = (", ".join(f"{name} {version}" for name, version in found.get(one.key, {}).items()) for one in racers)
+    return "\n".join(f"- {racer.name}: {line or '-'}" for racer, line in zip(racers, lines, strict=True))
 
 
 def one_line(text: str) -> str:

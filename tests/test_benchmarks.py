@@ -45,6 +45,12 @@ def test_one_that_dies_or_never_starts_is_shown_and_the_others_go_on(race, tmp_p
     assert "out of tyres" in shown
 
 
+def test_versions_are_those_of_any_workload_a_racer_started_in(race):
+    started = race.Racer("a", "A", "a.py")
+    results = [race.Result(started, versions={"torch": "1"}), race.Result(started, failure="died")]
+    assert race.versions([started], results) == "- A: torch 1"
+
+
 @pytest.mark.slow
 def test_the_race_runs_in_its_quick_form(tmp_path):
     command = [sys.executable, BENCHMARKS / "race.py", "--quick", "--only", "plain", "native", "--out", tmp_path]
