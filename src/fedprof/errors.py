@@ -1,5 +1,8 @@
 """Typed errors. Each says what was wrong, where, and what to do; the command line prints them without a traceback."""
 
+from collections.abc import Iterable
+from difflib import get_close_matches
+
 
 class FedProfError(Exception):
     """Base of every error a user can cause or meet."""
@@ -42,3 +45,11 @@ class MissingExtraError(FedProfError, ImportError):
 
     def __init__(self, extra: str, what: str) -> None:
         super().__init__(f"{what} needs the '{extra}' extra: pip install 'fedprof[{extra}]'")
+
+
+def unknown(what: str, name: str, known: Iterable[str], others: str = "") -> SettingsError:
+    """Say that there is no such thing, which one may be meant, and what there is."""
+    names = list(known)
+    near = get_close_matches(name.lower().replace("_", "-"), names, n=1, cutoff=0.5)
+    hint = f"Did you mean '{near[0]}'? " if near else ""
+    return SettingsError(f"There is no {what} '{name}'. {hint}Known: {', '.join(names)}{others}.")

@@ -12,7 +12,7 @@ from inspect import isabstract
 from pydantic import TypeAdapter, ValidationError
 
 from fedprof.algorithms.base import Algorithm
-from fedprof.errors import SettingsError
+from fedprof.errors import SettingsError, unknown
 
 _HOME = {
     "fedavg": "fedprof.algorithms.fedavg:FedAvg",
@@ -30,11 +30,7 @@ def find(name: str) -> type[Algorithm]:
     """Return the class of an algorithm."""
     path = _HOME.get(name, name)
     if not re.fullmatch(r"[\w.]+:\w+", path) or path.startswith("."):
-        near = get_close_matches(name.lower().replace("_", "-"), NAMES, n=1)
-        hint = f"Did you mean '{near[0]}'? " if near else ""
-        raise SettingsError(
-            f"There is no algorithm '{name}'. {hint}Known: {', '.join(NAMES)}; your own: package.module:Class."
-        )
+        raise unknown("algorithm", name, NAMES, "; your own: package.module:Class")
     module, _, attribute = path.partition(":")
     try:
         found: object = getattr(import_module(module), attribute)

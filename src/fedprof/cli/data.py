@@ -12,7 +12,7 @@ import typer
 
 from fedprof.cli import completion
 from fedprof.cli.options import DataDir, Overrides, TaskName
-from fedprof.errors import DataError, SettingsError
+from fedprof.errors import DataError, unknown
 
 if TYPE_CHECKING:
     from fedprof.data.catalogue import Source
@@ -120,15 +120,11 @@ def preview(
 
 
 def _sources(names: list[str] | None) -> list[Source]:
-    from difflib import get_close_matches
-
     from fedprof.data.catalogue import SOURCES
 
     for name in names or []:
         if name not in SOURCES:
-            near = get_close_matches(name, SOURCES, n=1)
-            hint = f"Did you mean '{near[0]}'? " if near else ""
-            raise SettingsError(f"There is no data set '{name}'. {hint}Known: {', '.join(SOURCES)}.")
+            raise unknown("data set", name, SOURCES)
     return [SOURCES[name] for name in names or SOURCES]
 
 

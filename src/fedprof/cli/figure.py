@@ -10,7 +10,7 @@ import typer
 
 from fedprof.cli import completion
 from fedprof.cli.options import DataDir, Engine, Jobs, Overrides, Rounds
-from fedprof.errors import SettingsError
+from fedprof.errors import SettingsError, unknown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -68,7 +68,8 @@ def figure(
     """
     from fedprof.report.figures import style
 
-    _check_name(name)
+    if name not in FIGURES:
+        raise unknown("figure", name, FIGURES)
     path = out or Path(f"{name}.pdf")
     style.check_path(path)
     if name.startswith("normality"):
@@ -80,15 +81,6 @@ def figure(
         drawn = _of_runs(name, _comparisons(task, algorithms, runs, seeds, rounds, overrides or [], jobs, data, engine))
     style.save(drawn, path)
     typer.echo(str(path))
-
-
-def _check_name(name: str) -> None:
-    from difflib import get_close_matches
-
-    if name not in FIGURES:
-        near = get_close_matches(name, FIGURES, n=1)
-        hint = f"Did you mean '{near[0]}'? " if near else ""
-        raise SettingsError(f"There is no figure '{name}'. {hint}Known: {', '.join(FIGURES)}.")
 
 
 def _of_runs(name: str, comparisons: list[Comparison]) -> Figure:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import partial
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fedprof.errors import SettingsError
+from fedprof.errors import SettingsError, unknown
 from fedprof.randomness import stream
 
 if TYPE_CHECKING:
@@ -60,9 +59,7 @@ def spec(name: str) -> ModelSpec:
         return MODELS[name]
     if ":" in name:
         return ModelSpec(name, "", "user's own")
-    near = get_close_matches(name.lower(), MODELS, n=1, cutoff=0.4)
-    hint = f"did you mean {near[0]!r}?" if near else f"there are {', '.join(MODELS)}"
-    raise SettingsError(f"unknown model {name!r}: {hint} Your own model is named package.module:factory")
+    raise unknown("model", name, MODELS, "; your own: package.module:function")
 
 
 def create(name: str, seed: int, *, scheme: str | None = None, **options: Any) -> nn.Module:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from fedprof.errors import SettingsError
+from fedprof.errors import unknown
 from fedprof.simulation.batch import Assignment
 from fedprof.simulation.paths import default_path
 from fedprof.simulation.store import Store, holds_nothing
@@ -77,10 +77,8 @@ def find(name: str) -> list[Experiment]:
     found = usual if name == "all" else [one for one in usual if name in (one.name, one.task)]
     found = found or [one for one in EXPERIMENTS if one.name == name]
     if not found:
-        raise SettingsError(
-            f"There is no experiment '{name}'. Known: {', '.join(one.name for one in EXPERIMENTS)}, a study by its "
-            "name, studies, figures, all"
-        )
+        known = [one.name for one in EXPERIMENTS]
+        raise unknown("experiment", name, [*known, "studies", "figures", "all"], "; a study by its name")
     return found
 
 

@@ -14,7 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from fedprof.algorithms import registry
 from fedprof.algorithms.base import Algorithm
-from fedprof.errors import SettingsError
+from fedprof.errors import SettingsError, unknown
 from fedprof.tasks.settings import Settings
 
 PRESETS = ("digits", "gasturbine", "emnist", "cifar10", "mnist")
@@ -76,9 +76,7 @@ def read(task: str | Path) -> tuple[Tree, Tree]:
         return tomllib.loads(text), {}
     path = Path(task)
     if path.suffix != ".toml":
-        near = get_close_matches(str(task).lower(), PRESETS, n=1, cutoff=0.5)
-        hint = f"Did you mean '{near[0]}'? " if near else ""
-        raise SettingsError(f"There is no task '{task}'. {hint}Known: {', '.join(PRESETS)}; your own: a .toml file.")
+        raise unknown("task", str(task), PRESETS, "; your own: a .toml file")
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError as error:

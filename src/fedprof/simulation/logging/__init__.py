@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from pathlib import Path
 
-from fedprof.errors import SettingsError
+from fedprof.errors import unknown
 from fedprof.simulation.logging.base import Logger
 
 _HOME = {
@@ -19,7 +19,7 @@ NAMES = tuple(_HOME)
 def make(name: str, folder: Path) -> Logger:
     """Make a logger that writes under ``folder``."""
     if name not in _HOME:
-        raise SettingsError(f"There is no logger '{name}'. Known: {', '.join(NAMES)}")
+        raise unknown("logger", name, NAMES)
     module, _, attribute = _HOME[name].partition(":")
     logger: Logger = getattr(import_module(module), attribute)(folder)
     return logger
