@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -26,6 +27,7 @@ def fedprof(*arguments, cwd):
         ("run digits --set alpha=-1", "greater than or equal to 0"),
         ("run digits --set fraction=1.5", "less than or equal to 1"),
         ("run digits --set rate=quick", "valid number"),
+        ("run digits --set rate=inf", "finite number"),
         ("run digits --rounds 0", "from 1 to"),
         ("run digits --seed -1", "from 0 to"),
         ("run digits --aggregation parital", "'full', 'partial'"),
@@ -58,6 +60,7 @@ def test_wrong_use_exits_with_2_and_says_what_is_right(line, helpful, tmp_path):
 @pytest.mark.parametrize(
     ("line", "helpful"),
     [
+        ("run digits --out .", ". is a folder; a run is a file"),
         ("report nowhere.sqlite", "no run at nowhere.sqlite"),
         ("report .", "holds no run"),
         ("report note.sqlite", "not a run of fedprof"),
@@ -72,3 +75,13 @@ def test_what_fails_exits_with_1_and_says_what_to_do(line, helpful, tmp_path):
     assert done.returncode == 1
     assert helpful in done.stderr
     assert "Traceback" not in done.stderr
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs a device that is always full")
+def test_a_result_that_cannot_be_written_is_one_message():
+    with Path("/dev/full").open("w") as full:
+        command = [sys.executable, "-m", "fedprof", "tasks"]
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith("fedprof: ")
+    assert len(done.stderr.splitlines()) == 1

@@ -75,3 +75,9 @@ def test_what_was_never_reached_is_null(folder):
     found, progress = run(folder, "--rounds", "1", "--engine", "torch", out="short.sqlite")
     assert [found[f"{name}_to_goal"] for name in ("rounds", "minutes", "energy_wh")] == [None, None, None]
     assert "round 1/1" in progress
+
+
+def test_a_run_that_went_further_than_asked_says_so(folder, engine, found):
+    again, told = run(folder, "--rounds", "3", "--engine", engine, out=f"{engine}.sqlite")
+    assert again == found
+    assert "more than the 3 rounds asked for: these are the figures of 12" in told

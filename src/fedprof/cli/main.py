@@ -66,7 +66,7 @@ def main() -> None:
         app(prog_name="fedprof")
     except SettingsError as error:
         _complain(error, WRONG_USE)
-    except FedProfError as error:
+    except (FedProfError, OSError) as error:  # the latter: standard output cannot be written
         _complain(error, FAILED)
     except KeyboardInterrupt:
         interrupt.leave()
@@ -77,5 +77,5 @@ def main() -> None:
 
 
 def _complain(error: Exception, code: int) -> None:
-    sys.stderr.write(f"fedprof: {error}\n")
+    typer.echo(f"fedprof: {error}", err=True)
     raise SystemExit(code) from None

@@ -56,7 +56,7 @@ def run(
     - `fedprof run digits --set alpha=5 --json` - another setting; figures for a program
     - `fedprof run my.toml` - a task of your own (`fedprof tasks show digits` prints one to start from)
     """
-    from fedprof.cli.progress import progress
+    from fedprof.cli.progress import progress, write
     from fedprof.simulation.paths import default_path
     from fedprof.tasks.load import plan
 
@@ -81,6 +81,8 @@ def run(
         )
         summary = summarise(store)
         store.close()
+    if summary.rounds > chosen.rounds:
+        write(f"{path} holds more than the {chosen.rounds} rounds asked for: these are the figures of {summary.rounds}")
     if as_json:
         import json
         from dataclasses import asdict

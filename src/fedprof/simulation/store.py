@@ -255,6 +255,8 @@ def holds_nothing(path: Path) -> bool:
     """Whether there is no file, or an empty database, as a crash leaves behind that came before the first table."""
     if not path.exists():
         return True
+    if path.is_dir():
+        raise StoreError(f"{path} is a folder; a run is a file, e.g. {path / 'run.sqlite'}")
     with _translated(path), closing(_connect_to_read(path)) as connection:
         return not connection.execute("SELECT 1 FROM sqlite_master").fetchone()
 

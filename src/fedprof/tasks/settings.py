@@ -14,9 +14,9 @@ Parameter = bool | int | float | str | list[int] | list[float]
 
 
 class Strict(BaseModel):
-    """Unknown keys are errors; values never change after they were checked."""
+    """Unknown keys are errors, numbers are finite; values never change after they were checked."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Normal(Strict):
