@@ -33,6 +33,16 @@ def test_a_misspelt_name_gets_the_nearest_one(wrong, right):
         spec(wrong)
 
 
+def test_mistakes_in_a_model_of_ones_own_are_told_without_a_traceback(tmp_path, monkeypatch):
+    (tmp_path / "half_a_model.py").write_text("def model(:\n")
+    (tmp_path / "sulky_model.py").write_text("def model():\n    raise RuntimeError('not today')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(SettingsError, match=r"half_a_model:model': SyntaxError: .*half_a_model\.py, line 1"):
+        create("half_a_model:model", 0)
+    with pytest.raises(SettingsError, match=r"sulky_model:model' cannot be built with \{\}: RuntimeError: not today"):
+        create("sulky_model:model", 0)
+
+
 def test_a_name_like_no_other_gets_the_list():
     with pytest.raises(SettingsError, match=", ".join(MODELS)):
         spec("zzzzzz")

@@ -86,8 +86,9 @@ def test_data_that_do_not_fit_the_model_are_named_with_whose_they_are(folder, we
 def test_wrong_choices_are_refused(folder, weights):
     with pytest.raises(SettingsError, match="the model has flatten, fc1"):
         audit.of_model(folder, "mlp", weights, options=SIZES, layer="fc9")
-    with pytest.raises(SettingsError, match="--scale 0"):
-        audit.of_model(folder, "mlp", weights, options=SIZES, scale=0)
+    for wrong in (0, float("inf"), float("nan")):
+        with pytest.raises(SettingsError, match=f"--scale {wrong}"):
+            audit.of_model(folder, "mlp", weights, options=SIZES, scale=wrong)
 
 
 def test_a_run_that_does_not_say_its_data_cannot_be_audited(run_file):

@@ -2,6 +2,7 @@
 
 import csv
 import io
+from dataclasses import replace
 
 import pytest
 
@@ -91,6 +92,12 @@ def test_the_terminal_marks_the_best_and_lines_up(summary):
     assert len(ends) == 1
     bold = table.text(summary, lambda cell: f"<{cell}>")
     assert bold.count("<") == 4
+    assert shown[-1] == "* the best of its group"
+
+
+def test_the_terminal_explains_no_mark_where_there_is_none(summary):
+    alone = replace(summary, groups=summary.groups[1:])
+    assert "*" not in table.text(alone)
 
 
 def test_markdown_and_latex_mark_the_best_in_bold(summary):

@@ -34,8 +34,8 @@ def find(name: str) -> type[Algorithm]:
     module, _, attribute = path.partition(":")
     try:
         found: object = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise SettingsError(f"Cannot import the algorithm '{name}': {error}") from error
+    except Exception as error:  # whatever the user's own module does wrong
+        raise SettingsError(f"Cannot import the algorithm '{name}': {type(error).__name__}: {error}") from error
     if not (isinstance(found, type) and issubclass(found, Algorithm) and not isabstract(found)):
         raise SettingsError(f"'{name}' is not a subclass of fedprof.algorithms.base.Algorithm with all it asks for")
     if not hasattr(found, "__dataclass_fields__"):

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
     from fedprof.report.audit import Case
 
 
+USUAL: dict[str, Any] = {"layer": None, "options": {}, "shift": 0.0, "scale": 1.0}
+"""How a model of the user's own is taken unless told otherwise."""
+
+
 def register(app: typer.Typer) -> None:
     """Add the command."""
     app.command("audit")(audit)
@@ -49,8 +53,8 @@ def audit(
             "--option", metavar="KEY=VALUE", help="An argument of the model's, e.g. classes=62.", show_default=False
         ),
     ] = None,
-    shift: Annotated[float, typer.Option(help="Taken from inputs before the model sees them.")] = 0.0,
-    scale: Annotated[float, typer.Option(help="What inputs are divided by after that.")] = 1.0,
+    shift: Annotated[float, typer.Option(help="Taken from inputs before the model sees them.")] = USUAL["shift"],
+    scale: Annotated[float, typer.Option(help="What inputs are divided by after that.")] = USUAL["scale"],
     alpha: Annotated[float, typer.Option(min=0, help="Penalty factor for the column 'chance'.")] = 10.0,
     top: Annotated[int, typer.Option(min=1, help="Clients to list.")] = 20,
     out: Annotated[
@@ -93,6 +97,8 @@ def _case(
 
     if run is not None and model is not None:
         raise SettingsError("--run and --model both name a model: give one of them")
+    if run is not None and (weights is not None or arguments != USUAL):
+        raise SettingsError("--run knows its weights, layer, options, shift and scale: leave them out")
     if run is not None:
         return auditing.of_run(run, data) if folder is None else auditing.of_folder(folder, run, data)
     if folder is None or model is None or weights is None:

@@ -10,6 +10,7 @@ import typer
 
 from fedprof.cli import completion
 from fedprof.cli.options import DataDir, Engine, Jobs, Overrides, Rounds, TaskName
+from fedprof.errors import SettingsError
 
 if TYPE_CHECKING:
     from fedprof.report.table import Table
@@ -83,6 +84,8 @@ def plans(
     from fedprof.tasks.load import plan
 
     chosen = _versions(algorithms)
+    if not chosen:
+        raise SettingsError(f"--algorithms '{algorithms}' names none")
     names = sorted({name for name, _ in chosen})
     found = [
         plan(

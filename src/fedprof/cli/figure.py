@@ -70,6 +70,8 @@ def figure(
 
     if name not in FIGURES:
         raise unknown("figure", name, FIGURES)
+    given = {"runs": runs, "--task": task, "--epochs": epochs, "--rounds": rounds, "--set": overrides}
+    _refuse_unused(name, [what for what, value in given.items() if value])
     path = out or Path(f"{name}.pdf")
     style.check_path(path)
     if name.startswith("normality"):
@@ -81,6 +83,21 @@ def figure(
         drawn = _of_runs(name, _comparisons(task, algorithms, runs, seeds, rounds, overrides or [], jobs, data, engine))
     style.save(drawn, path)
     typer.echo(str(path))
+
+
+def _refuse_unused(name: str, given: list[str]) -> None:
+    """What a figure has no use for is not passed over in silence."""
+    making = {"--rounds", "--set"}
+    if name.startswith("normality"):
+        useful = {"--epochs"}
+    elif name == "conditions":
+        useful = making
+    else:
+        useful = {"runs", "--task"} | (making if "--task" in given else set())
+    idle = [what for what in given if what not in useful]
+    if idle:
+        hint = " without --task" if "--task" in useful and making.issuperset(idle) else ""
+        raise SettingsError(f"figure {name} has no use for {' and '.join(idle)}{hint}")
 
 
 def _of_runs(name: str, comparisons: list[Comparison]) -> Figure:

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from fedprof.errors import SettingsError
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -32,6 +34,8 @@ def report(
     from fedprof.report.page import render
     from fedprof.report.stored import read_all
 
+    if out.suffix.lower() not in (".html", ".htm"):
+        raise SettingsError(f"--out {out}: the page is HTML, name it {out.with_suffix('.html')}")
     found = read_all(runs)
     write_text(out, render(compare(found)))
     typer.echo(f"{out}: {len(found)} run{'s' if len(found) != 1 else ''}")

@@ -79,8 +79,8 @@ def _imported(path: str) -> Callable[..., nn.Module]:
     module, _, attribute = path.partition(":")
     try:
         factory: Callable[..., nn.Module] = getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise SettingsError(f"cannot import the model {path!r}: {error}") from error
+    except Exception as error:  # whatever the user's own module does wrong
+        raise SettingsError(f"cannot import the model {path!r}: {type(error).__name__}: {error}") from error
     return factory
 
 
@@ -89,8 +89,10 @@ def _called(name: str, factory: Callable[..., nn.Module], options: dict[str, Any
 
     try:
         model = factory(**options)
-    except TypeError as error:
-        raise SettingsError(f"model {name!r} cannot be built with {options}: {error}") from error
+    except Exception as error:  # whatever the user's own function does wrong
+        raise SettingsError(
+            f"model {name!r} cannot be built with {options}: {type(error).__name__}: {error}"
+        ) from error
     if not isinstance(model, nn.Module):
         raise SettingsError(f"{name!r} gave {type(model).__name__}, not a torch.nn.Module")
     return model

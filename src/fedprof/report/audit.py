@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -114,8 +115,8 @@ def of_model(
     if chosen not in dict(model.named_modules()):
         names = ", ".join(part for part, _ in model.named_modules() if part)
         raise SettingsError(f"--layer {chosen}: the model has {names}")
-    if not scale:
-        raise SettingsError("--scale 0: inputs are divided by it")
+    if not (math.isfinite(shift) and math.isfinite(scale) and scale):
+        raise SettingsError(f"--shift {shift:g} --scale {scale:g}: inputs become (x - shift) / scale")
     given = np.float32(shift).reshape(()), np.float32(scale).reshape(())
     return _case(folder, model, chosen, *from_folder(folder), given)
 

@@ -142,7 +142,8 @@ def text(table: Table, bold: Callable[[str], str] = str) -> str:
             cells = _pad(_marked(line), widths)
             best = [False, *(cell.best for cell in line.cells), False]
             out.append("  ".join(bold(cell) if mark else cell for cell, mark in zip(cells, best, strict=True)).rstrip())
-    return "\n".join([*out, "", *table.notes, "* the best of its group"])
+    marks = any(cell.best for _, lines in blocks for line in lines for cell in line.cells)
+    return "\n".join([*out, "", *table.notes, *(["* the best of its group"] if marks else [])])
 
 
 def _marked(line: Line) -> list[str]:
