@@ -9,6 +9,7 @@ import sys
 import pytest
 from typer.main import get_command
 
+from fedprof.cli import catalogue
 from fedprof.cli.main import app
 
 HEAVY = ("torch", "numba", "numpy", "matplotlib", "plotly", "scipy", "sklearn", "flwr", "tenseal", "pandas")
@@ -87,6 +88,7 @@ def test_choices_are_those_there_are():
         ("fedprof compare digits -a fedavg,cf", "fedavg,cfcfm"),
         ("fedprof figure heat", "heatmap"),
         ("fedprof data fetch emn", "emnist"),
+        ("fedprof tasks show dig", "digits"),
         ("fedprof run digits --engine to", "torch"),
     ],
 )
@@ -101,3 +103,14 @@ def test_the_shell_completes_names(words, expected):
 def test_completing_does_not_import_torch():
     code = "from fedprof.cli import completion\nassert completion.tasks('d') and completion.algorithms('f')"
     assert "torch" not in modules_after(code + "\nassert completion.sources('m') and completion.figures('h')")
+
+
+def test_lists_are_wrapped_in_a_terminal_and_whole_elsewhere(monkeypatch, capsys):
+    catalogue.algorithms()
+    whole = capsys.readouterr().out
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "60")
+    catalogue.algorithms()
+    wrapped = capsys.readouterr().out
+    assert max(map(len, wrapped.splitlines())) <= 60 < max(map(len, whole.splitlines()))
+    assert wrapped.split() == whole.split()

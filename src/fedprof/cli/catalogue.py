@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+import shutil
+import sys
+import textwrap
+from itertools import zip_longest
 
 import typer
 
-from fedprof.cli.options import Overrides
+from fedprof.cli.options import Overrides, TaskName
 
 tasks = typer.Typer(invoke_without_command=True)
+BESIDE = 12
+"""Where what is said about a name begins."""
 
 
 def register(app: typer.Typer) -> None:
@@ -28,9 +33,15 @@ def algorithms() -> None:
     for name in registry.NAMES:
         cls = registry.find(name)
         values = ", ".join(f"{key}={value}" for key, value in registry.parameters(cls).items())
-        typer.echo(f"{name:<10} {(cls.__doc__ or '').splitlines()[0]}  [{cls.citation}]")
-        if values:
-            typer.echo(f"{'':<10} {values}")
+        _list(name, f"{(cls.__doc__ or '').splitlines()[0]}  [{cls.citation}]", values)
+
+
+def _list(name: str, *about: str) -> None:
+    """Write a name with lines about it beside; in a terminal none is wider than that is."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else sys.maxsize
+    parts = [part for line in about for part in textwrap.wrap(line, width - BESIDE, break_on_hyphens=False)]
+    for head, part in zip_longest([name], parts, fillvalue=""):
+        typer.echo(f"{head:<{BESIDE}}{part}")
 
 
 @tasks.callback()
@@ -47,15 +58,16 @@ def listing(context: typer.Context) -> None:
 
     for name in PRESETS:
         settings = plan(name).settings
-        typer.echo(
-            f"{name:<11} {settings.title}: {settings.data.clients} clients, {settings.model.name}, "
-            f"goal {settings.federation.goal:g}"
+        _list(
+            name,
+            f"{settings.title}: {settings.data.clients} clients, {settings.model.name}, "
+            f"goal {settings.federation.goal:g}",
         )
 
 
 @tasks.command("show")
 def show(
-    task: Annotated[str, typer.Argument(help="A task's name or a .toml file.", show_default=False)],
+    task: TaskName,
     overrides: Overrides = None,
 ) -> None:
     """Print all settings of a task as TOML, ready to be saved and changed.
