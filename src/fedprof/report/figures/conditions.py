@@ -43,5 +43,5 @@ def draw(series: Mapping[str, Series]) -> Figure:
             axes.fill_between(band.x, band.low, band.high, color=colour, alpha=0.13, linewidth=0)
         by_round(axes)
         axes.set_ylabel("accuracy")
-        axes.legend(loc="lower right")
+        axes.legend(loc="best")
         return figure

@@ -43,4 +43,4 @@ def curves(axes: Axes, group: Sequence[Series], styles: dict[str, Style]) -> Non
         if band.std.any():
             axes.fill_between(band.x, band.low, band.high, color=LIGHT[style.colour], alpha=0.13, linewidth=0)
     by_round(axes)
-    axes.legend(loc="lower right", fontsize=7.5)
+    axes.legend(loc="best", fontsize=7.5)
