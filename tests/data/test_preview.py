@@ -62,3 +62,9 @@ def test_colours_are_drawn(tmp_path):
     path = preview(client_data(x, np.zeros(4, np.int64), deal.iid(4, 1, stream(0, "p")), {}, 0), tmp_path / "a.png")
     with Image.open(path) as image:
         assert (255, 0, 0) in {colour[:3] for _, colour in image.getcolors(1 << 20)}
+
+
+def test_channels_that_are_no_colours_are_drawn_as_their_mean(tmp_path):
+    x = np.zeros((4, 2, 8, 8), np.float32)
+    data = client_data(x, np.zeros(4, np.int64), deal.iid(4, 1, stream(0, "p")), {}, 0)
+    assert preview(data, tmp_path / "a.png").is_file()

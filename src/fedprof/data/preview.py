@@ -56,13 +56,16 @@ def _images(data: ClientData, kinds: Sequence[str]) -> Figure:
     low, high = np.float32(data.pool.x[:1000].min()), np.float32(data.pool.x[:1000].max())
     for axes, kind in zip(grid, kinds, strict=True):
         rows = data.rows_of(int(_clients_of(data, kind)[0]))
-        _image_row(axes, (_first(data.pool.x[rows]) - low) / (high - low or 1), data.pool.targets(rows))
+        images = (_shown(data.pool.x[rows]) - low) / (high - low or 1)
+        _image_row(axes, images, data.pool.targets(rows))
         _name_row(axes[0], _title(data, kind))
     return figure
 
 
-def _first(images: Array) -> NDArray[np.float32]:
-    return images[:_SHOWN_IMAGES].astype(np.float32)
+def _shown(images: Array) -> NDArray[np.float32]:
+    """The first images; of channels that are no colours, the mean."""
+    first: NDArray[np.float32] = images[:_SHOWN_IMAGES].astype(np.float32)
+    return first if first.shape[1] in (1, 3) else first.mean(axis=1, keepdims=True)
 
 
 def _image_row(axes: NDArray[Any], images: Array, labels: Array) -> None:
@@ -94,7 +97,7 @@ def _values(data: ClientData, kind: str) -> Array:
 
 def _histogram(axis: Axes, usual: Array, values: Array) -> None:
     both = np.concatenate([usual, values])
-    bins = np.linspace(both.min(), both.max() or 1.0, 40).tolist() if np.ptp(both) else 10
+    bins = np.linspace(both.min(), both.max(), 40).tolist() if np.ptp(both) else 10
     axis.hist(usual, bins, density=True, color="0.8")
     axis.hist(values, bins, density=True, histtype="step", color="C0")
     axis.set_yticks([])
