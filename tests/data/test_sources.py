@@ -10,7 +10,7 @@ import pytest
 from fedprof.data.catalogue import GAS_INPUTS
 from fedprof.data.formats import read_cifar, read_gas, read_idx
 from fedprof.data.sources import SOURCES, checksum, data_home, find_source, load, verify
-from fedprof.errors import DataError
+from fedprof.errors import DataError, SettingsError
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -123,8 +123,8 @@ def test_a_source_knows_how_much_there_is_to_download():
     assert SOURCES["gasturbine"].size is None, "its archives differ; only the files inside are published"
 
 
-def test_an_unknown_source_lists_what_there_is():
-    with pytest.raises(DataError, match="unknown data source 'mnits': choose from digits"):
+def test_an_unknown_source_is_answered_with_the_nearest_and_all_there_are():
+    with pytest.raises(SettingsError, match=r"no data set 'mnits'\. Did you mean 'mnist'\? Known: digits, gas"):
         find_source("mnits")
 
 
@@ -136,6 +136,11 @@ def test_a_sample_of_a_data_set_counts_only_if_sha256sums_lists_it(mnist_sample)
     (mnist_sample / "SHA256SUMS").unlink()
     with pytest.raises(DataError, match=r"not the official file \(8 entries\): its checksum is wrong"):
         load("mnist", mnist_sample)
+
+
+def test_a_list_of_checksums_that_is_no_text_lists_nothing(mnist_sample):
+    (mnist_sample / "SHA256SUMS").write_bytes(b"\xff\xfe\x00")
+    assert {finding.state for finding in verify(SOURCES["mnist"], mnist_sample)} == {"wrong"}
 
 
 def test_a_listed_file_that_changed_is_wrong(mnist_sample):

@@ -12,7 +12,7 @@ import typer
 
 from fedprof.cli import completion
 from fedprof.cli.options import DataDir, Overrides, TaskName
-from fedprof.errors import DataError, unknown
+from fedprof.errors import DataError
 
 if TYPE_CHECKING:
     from fedprof.data.catalogue import Source
@@ -120,12 +120,9 @@ def preview(
 
 
 def _sources(names: list[str] | None) -> list[Source]:
-    from fedprof.data.catalogue import SOURCES
+    from fedprof.data.sources import SOURCES, find_source
 
-    for name in names or []:
-        if name not in SOURCES:
-            raise unknown("data set", name, SOURCES)
-    return [SOURCES[name] for name in names or SOURCES]
+    return [find_source(name) for name in names or SOURCES]
 
 
 def _state(source: Source, folder: Path | None) -> str:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedprof.data.catalogue import SOURCES, File, Source, data_home
 from fedprof.data.formats import idx_count, read_cifar, read_gas, read_idx
-from fedprof.errors import DataError
+from fedprof.errors import DataError, unknown
 
 __all__ = ["SOURCES", "Finding", "Raw", "Source", "checksum", "data_home", "find_source", "load", "verify"]
 
@@ -75,7 +75,7 @@ def verify(source: Source, data_dir: Path | str | None = None) -> list[Finding]:
 def find_source(name: str) -> Source:
     """Look a source up by name."""
     if name not in SOURCES:
-        raise DataError(f"unknown data source '{name}': choose from {', '.join(SOURCES)}")
+        raise unknown("data set", name, SOURCES)
     return SOURCES[name]
 
 
@@ -119,7 +119,7 @@ def _usable(finding: Finding, source: Source) -> Finding:
 def _listed_checksums(home: Path) -> dict[str, str]:
     """Digests by path from a ``SHA256SUMS`` file as ``sha256sum`` writes it."""
     sums = home / "SHA256SUMS"
-    lines = sums.read_text(encoding="utf-8").splitlines() if sums.is_file() else []
+    lines = sums.read_text(encoding="utf-8", errors="replace").splitlines() if sums.is_file() else []
     pairs = (line.split(maxsplit=1) for line in lines if len(line.split(maxsplit=1)) == 2)
     return {path.lstrip("*").removeprefix("./"): digest for digest, path in pairs}
 
