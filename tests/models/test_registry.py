@@ -43,6 +43,12 @@ def test_mistakes_in_a_model_of_ones_own_are_told_without_a_traceback(tmp_path, 
         create("sulky_model:model", 0)
 
 
+@pytest.mark.parametrize("path", ["nowhere:net", ":net", ".here:net"])
+def test_a_path_that_leads_nowhere_is_named(path):
+    with pytest.raises(SettingsError, match=f"cannot import the model '{path}'"):
+        create(path, 0)
+
+
 def test_a_name_like_no_other_gets_the_list():
     with pytest.raises(SettingsError, match=", ".join(MODELS)):
         spec("zzzzzz")
