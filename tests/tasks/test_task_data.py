@@ -142,9 +142,47 @@ def test_a_function_gives_samples_or_a_federation(function, clients, sizes):
     assert len(prepared.validation) == 50
 
 
-def test_a_function_that_is_not_there_is_named():
+def sequences():
+    return Raw(np.ones((60, 7, 5)), np.arange(60) % 10, [], [], 10)
+
+
+def test_sequences_are_taken_as_images_of_one_channel():
+    chosen = settings(f"source={__name__}:sequences", "clients=3", "partition.kind=iid", "validation=6", *CLEAN)
+    assert prepare(chosen, 0)[0].clients.pool.x.shape == (54, 1, 7, 5)
+
+
+@pytest.mark.parametrize("source", ["nowhere:data", ":data", ".here:data"])
+def test_a_function_that_is_not_there_is_named(source):
     with pytest.raises(SettingsError, match="cannot be imported"):
-        prepare(settings("source=nowhere:data"), 0)
+        prepare(settings(f"source={source}"), 0)
+
+
+X, Y = np.ones((20, 4), np.float32), np.arange(20) % 2
+POOL, HELD = Samples(X, Y), Samples(X[:5], Y[:5])
+MISTAKES = [
+    (3, "is int, not a function"),
+    (lambda: None, "gave NoneType, not a Raw, nor a ClientData"),
+    (lambda: (1, 2, 3), "gave tuple, not a Raw"),
+    (lambda: Raw(None, Y, X, Y, 2), "1 inputs but 20 targets"),
+    (lambda: Raw(X, Y[:7], X, Y, 2), "training samples: 20 inputs but 7 targets"),
+    (lambda: Raw(X, Y, X * np.nan, Y, 2), "test samples: 80 inputs are not finite"),
+    (lambda: Raw(X, Y - 1, X, Y, 2), "training samples: label -1 of sample 0 is out of range"),
+    (lambda: Raw(X, Y, X, Y + 2, 2), "test samples: label 2 of sample 0 is out of range; labels are 0 to 1"),
+    (lambda: Raw(X, Y, X[:, :3], Y, 2), r"inputs \(4,\) with int64 targets \(\), the server float32 inputs \(3,\)"),
+    (lambda: Raw(X[:0], Y[:0], X, Y, 2), "there are no training samples"),
+    (lambda: (ClientData(POOL, np.array([0, 5, 20])), Samples(X[:0], Y[:0])), "there are no validation samples"),
+    (lambda: (ClientData(Samples(X * np.inf, Y), np.array([0, 5, 20])), HELD), "clients' samples: 80 inputs are not"),
+    (lambda: (ClientData(POOL, np.array([0, 5, 21])), HELD), "offsets run from 0 to 21, not from 0 to 20"),
+    (lambda: (ClientData(POOL, np.array([0, 5, 5, 20])), HELD), "client 1 holds no samples"),
+    (lambda: (ClientData(POOL, np.array([0, 1, 2]), np.array([3, 20])), HELD), "rows lie outside the pool of 20"),
+]
+
+
+@pytest.mark.parametrize(("given", "message"), MISTAKES, ids=[message for _, message in MISTAKES])
+def test_what_a_function_gives_wrong_is_named(monkeypatch, given, message):
+    monkeypatch.setitem(globals(), "mistaken", given)
+    with pytest.raises((SettingsError, DataError), match=f"{__name__}:mistaken.*{message}"):
+        prepare(settings(f"source={__name__}:mistaken", "clients=2", "partition.kind=iid", *CLEAN), 0)
 
 
 @pytest.fixture

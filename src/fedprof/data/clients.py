@@ -29,6 +29,11 @@ class Samples:
     def __len__(self) -> int:
         return len(self.y)
 
+    @property
+    def form(self) -> str:
+        """What one of them looks like, in words."""
+        return f"{self.x.dtype} inputs {self.x.shape[1:]} with {self.y.dtype} targets {self.y.shape[1:]}"
+
     def standardised(self, rows: slice | NDArray[np.integer] = slice(None)) -> NDArray[np.float32]:
         """Inputs of some rows as ``(x - shift) / scale``, in float32, contiguous."""
         x = self.x[rows]

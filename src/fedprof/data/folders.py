@@ -54,7 +54,7 @@ def client_names(path: Path | str) -> list[str]:
 def _entries(path: Path) -> dict[str, Path]:
     """Data sets by name, sorted; other files are left alone."""
     if not path.is_dir():
-        raise DataError(f"{path} is not a folder")
+        raise DataError(f"{path.absolute()} is not a folder")
     found: dict[str, Path] = {}
     for entry in sorted(path.iterdir()):
         if entry.name.startswith(".") or not (entry.is_dir() or entry.suffix in (".npz", ".csv")):
@@ -82,19 +82,14 @@ def _read(entry: Path, names: Sequence[str], columns: dict[str, Any]) -> Samples
 
 def _require_alike(held: dict[str, Samples], validation: Samples, path: Path) -> None:
     """Every client's samples must look like the server's."""
-    expected = _form(validation)
     for name, samples in held.items():
-        if _form(samples) != expected:
-            raise DataError(f"{path}: client '{name}' holds {_form(samples)}, the validation set {expected}")
+        if samples.form != validation.form:
+            raise DataError(f"{path}: client '{name}' holds {samples.form}, the validation set {validation.form}")
         if np.issubdtype(samples.y.dtype, np.integer) and samples.y.max() > validation.y.max():
             raise DataError(
                 f"{path}: client '{name}' has the label {samples.y.max()}, but the validation set's labels end at "
                 f"{validation.y.max()}: a model could not be checked on that class"
             )
-
-
-def _form(samples: Samples) -> str:
-    return f"{samples.x.dtype} inputs {samples.x.shape[1:]} with {samples.y.dtype} targets {samples.y.shape[1:]}"
 
 
 def _joined(held: list[Samples]) -> ClientData:

@@ -31,7 +31,7 @@ def from_arrays(x: Array, y: Array, *, classes: int | None = None, where: str = 
     images stay as they are, all else becomes float32. Targets: integer labels ``(n,)``, at least 0 and below
     ``classes`` if that is given, or numbers ``(n,)`` or ``(n, outputs)`` for regression.
     """
-    x, y = np.asarray(x), np.asarray(y)
+    x, y = np.atleast_1d(x), np.atleast_1d(y)
     if len(x) != len(y):
         raise DataError(f"{where}: {len(x)} inputs but {len(y)} targets")
     return Samples(_inputs(x, where), _labels(y, classes, where) if _are_labels(y) else _numbers(y, where))
@@ -143,7 +143,7 @@ def _numbers(y: Array, where: str) -> NDArray[np.float32]:
 
 def _finite(given: Array, what: str, where: str) -> NDArray[np.float32]:
     with np.errstate(over="ignore"):  # what is too large for float32 becomes infinite and is reported
-        values = given.astype(np.float32)
+        values = given.astype(np.float32, copy=False)
     bad = np.argwhere(~np.isfinite(values))
     if len(bad):
         at = tuple(bad[0].tolist())

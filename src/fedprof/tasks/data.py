@@ -8,7 +8,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +22,7 @@ from fedprof.data.cache import cache_key, cached, cached_arrays
 from fedprof.data.catalogue import SOURCES, data_home
 from fedprof.data.clients import ClientData, Samples
 from fedprof.data.folders import client_names, from_folder
+from fedprof.data.given import from_function
 from fedprof.data.sources import Raw, find_source, load
 from fedprof.errors import DataError, SettingsError
 from fedprof.randomness import stream
@@ -61,7 +61,7 @@ def prepare(settings: Settings, seed: int, data_dir: Path | None = None) -> tupl
     names = [f"client-{k}" for k in range(data.clients)]
     if ":" not in data.source:
         return _public(settings, seed, data_dir), names
-    given = _function(data.source)()
+    given = from_function(data.source)
     return (_dealt(settings, given, seed) if isinstance(given, Raw) else _own(settings, *given)), names
 
 
@@ -100,14 +100,6 @@ def _code() -> str:
     for path in (*sorted(folder.glob("*.py")), Path(__file__)):
         digest.update(path.read_bytes())
     return digest.hexdigest()
-
-
-def _function(source: str) -> Any:
-    module, _, attribute = source.partition(":")
-    try:
-        return getattr(import_module(module), attribute)
-    except (ImportError, AttributeError) as error:
-        raise SettingsError(f"data.source = '{source}' cannot be imported: {error}") from error
 
 
 def _own(settings: Settings, clients: ClientData, validation: Samples) -> Prepared:

@@ -56,7 +56,9 @@ class Data(Strict):
     """Where the data come from and how many of them are used."""
 
     source: str = Field(description="a public data set by name, 'folder' (with path), or package.module:function")
-    path: Path | None = Field(None, description="folder: one data set a client, and the server's 'validation'")
+    path: Path | None = Field(
+        None, description="folder, seen from where one works: one data set a client, and the server's 'validation'"
+    )
     clients: Count = Field(description="client population N")
     samples: Count | None = Field(None, description="samples a client; default: all there are, dealt out evenly")
     recycle: bool = Field(False, description="let clients share samples where there are too few for all")
