@@ -6,11 +6,11 @@ pytest.importorskip("flwr", reason="needs the flower extra: pip install 'fedprof
 
 import numpy as np
 from flower_fakes import federation, fedprof, loader, model, start, unavailable
-from flwr.app import ConfigRecord
+from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedprof.core.capture import profile
-from fedprof.flower.protocol import KEY
-from fedprof.matching import MATCHINGS
+from fedprof.flower.protocol import KEY, QUERY, Question
+from fedprof.matching import MATCHINGS, make
 
 pytestmark = pytest.mark.flower
 
@@ -80,6 +80,23 @@ def test_a_second_exchange_that_is_malformed_discredits_the_reply():
 def test_a_first_second_exchange_that_fails_leaves_the_neutral_score():
     _, strategy = run("masked", lambda m, r: unavailable(m) if is_second(m) else r, rounds=0)
     assert np.isnan(strategy.members.state["client/divergence"][1])
+
+
+@pytest.mark.parametrize("matching", ["client", "masked"])
+def test_a_clients_memory_of_what_it_answered_is_the_runs(matching):
+    """Flower gives every run a context of its own."""
+    node = next(iter(federation(1, matching=matching).nodes.values()))
+    asked = make(matching).server(profile(model(), loader(99), "fc1")).ask()
+
+    def failure():
+        question = Question(0, asked, layer="fc1").to_record()
+        content = RecordDict({KEY: question, "arrays": ArrayRecord(model().state_dict())})
+        return node(Message(content, 100, QUERY)).content[KEY]["failure"]
+
+    assert failure() == ""
+    assert "already answered for model version 0" in failure()
+    node.context.state = RecordDict()
+    assert failure() == ""
 
 
 def test_a_client_set_to_another_way_sends_nothing_and_keeps_the_neutral_score():

@@ -265,6 +265,23 @@ def test_an_answer_that_is_noise_is_refused_not_reported(seed):
         client.second(resent(answer, payload=noise + bytes(ring.SCALAR_BYTES)))
 
 
+def test_a_refusal_does_not_tell_the_number_it_refuses():
+    """Over Flower its text goes to the server."""
+    refused = []
+    for sign in (-1, 1):
+        client, _, _, answer = exchange()
+        payload = bytes(ring.POLYNOMIAL_BYTES) + (sign * (ring.Q // 3) % ring.Q).to_bytes(ring.SCALAR_BYTES, "little")
+        with pytest.raises(MatchingError, match="no baseline gives that") as error:
+            client.second(resent(answer, payload=payload))
+        refused.append(str(error.value))
+    for mean in (1e6, 2e6):
+        profile, question = Profile([mean], [1.0], 1), MASKED.server(Profile([0.0], [1.0], 1)).ask()
+        with pytest.raises(MatchingError, match="go beyond") as error:
+            MASKED.client().first(question, profile)
+        refused.append(str(error.value))
+    assert len(set(refused)) == 2
+
+
 def test_a_malicious_server_reads_one_number_of_its_choice():
     """Here the first mean: the limit of what any scheme that computes an unknown linear form can promise."""
     profile, baseline = pair(8)

@@ -12,7 +12,8 @@ from fedprof.matching import make
 
 PAGE = (Path(__file__).parents[2] / "docs" / "privacy.md").read_text()
 BODY, REFERENCES = PAGE.split("## References")
-TESTS = "\n".join(path.read_text() for path in Path(__file__).parent.glob("test_*.py"))
+HOME = Path(__file__).parents[1]
+TESTS = "\n".join(path.read_text() for path in (*HOME.glob("matching/test_*.py"), *HOME.glob("flower/test_*.py")))
 
 
 def sentences():

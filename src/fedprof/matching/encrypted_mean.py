@@ -161,9 +161,9 @@ def _sum_of_squares(keys: Any, ciphertext: bytes, shift: Vector) -> Any:
 def _in_deviations(profile: Profile, variances: Vector) -> Vector:
     means = profile.mean / np.sqrt(np.maximum(variances, VARIANCE_FLOOR))
     if profile.q > MAX_Q or np.abs(means).max() > LIMIT:
-        raise MatchingError(
+        raise MatchingError(  # without the values: a client's refusal goes to the server
             f"encrypted-mean matching takes q up to {MAX_Q} and means up to {LIMIT:.0f} standard deviations of the "
-            f"baseline, not q = {profile.q} and {np.abs(means).max():g}; use matching='client'"
+            "baseline, and these go beyond; use matching='client'"
         )
     return np.asarray(means, dtype=np.float64)
 

@@ -46,7 +46,8 @@ class KeyedClient(Client):
         value = self._decrypted(frame, self._pending[_OPEN.size :])
         self._pending = b""
         if value < -TOLERANCE:
-            raise MatchingError(f"the server's answer decrypts to a divergence of {value:g}; no baseline gives that")
+            # Without the value: over Flower a refusal's text goes to the server, which must not learn it.
+            raise MatchingError("the server's answer decrypts to an impossible divergence; no baseline gives that")
         payload = pack_number(rounded(value))
         return Frame(self.scheme, Kind.SECOND, q, frame.version, payload, self.parameters, key).pack()
 

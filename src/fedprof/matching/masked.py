@@ -76,7 +76,7 @@ class MaskedClient(KeyedClient):
         seed, logarithms = _SECRET.unpack(secret)
         value: float = (_decrypt(answer, seed) - logarithms / 2) / answer.q
         if value > 5 * LIMIT**2 / VARIANCE_FLOOR:
-            raise MatchingError(f"the server's answer decrypts to a divergence of {value:g}; no baseline gives that")
+            raise MatchingError("the server's answer decrypts to an impossible divergence; no baseline gives that")
         return value
 
 
@@ -105,8 +105,8 @@ def require_in_range(profile: Profile) -> None:
         raise MatchingError(f"masked matching takes q up to {MAX_Q}, not {profile.q}; use matching='client'")
     largest = max(float(np.abs(profile.mean).max()), math.sqrt(float(profile.variance.max())))
     if largest > LIMIT:
-        raise MatchingError(
-            f"masked matching takes means and standard deviations up to {LIMIT:.0f}, not {largest:g}; "
+        raise MatchingError(  # without the value: a client's refusal goes to the server
+            f"masked matching takes means and standard deviations up to {LIMIT:.0f}, and these go beyond; "
             "use matching='client', or profile a normalised layer"
         )
 
