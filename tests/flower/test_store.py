@@ -9,6 +9,7 @@ pytest.importorskip("flwr", reason="needs the flower extra: pip install 'fedprof
 
 import numpy as np
 from flower_fakes import federation, fedprof, start, weights
+from flwr.app import MetricRecord
 from flwr.serverapp.strategy import FedAdam, FedAvg, FedAvgM
 
 from fedprof.errors import StoreError
@@ -168,6 +169,32 @@ def test_a_run_that_never_got_anywhere_may_be_started_again(path, opened):
         start(fedprof(store=path), grid, 1)
     start(fedprof(store=path), federation(6), 1)
     assert opened().last_round().round == 1
+
+
+def test_a_file_left_by_a_server_killed_before_it_wrote_anything_is_used(path, opened):
+    path.parent.mkdir()
+    path.touch()
+    start(fedprof(store=path, resume=True), federation(3), 1)
+    assert opened().last_round().round == 1
+
+
+def test_two_servers_cannot_go_on_with_one_run(path):
+    start(fedprof(store=path), federation(6), 1)
+    grid = federation(6)
+
+    def second_server(messages):
+        with pytest.raises(StoreError, match="Another process is writing"):
+            start(fedprof(store=path, resume=True), federation(6), 3)
+
+    grid.before_send = second_server
+    start(fedprof(store=path, resume=True), grid, 2)
+    assert grid.sent
+
+
+def test_an_accuracy_that_is_not_a_number_is_never_the_best(path, opened):
+    values = iter([0.3, float("nan"), 0.2])
+    start(fedprof(store=path), federation(3), 2, evaluate_fn=lambda *_: MetricRecord({"accuracy": next(values)}))
+    assert [row.best_accuracy for row in opened().rounds()] == [0.3, 0.3, 0.3]
 
 
 @pytest.mark.parametrize("other", [{"seed": 1}, {"alpha": 3.0}, {"base": FedAdam(**HALF)}, {"name": "other"}])

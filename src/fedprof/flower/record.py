@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import platform
 import time
 from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ from fedprof.flower import base as own
 from fedprof.flower.arrays import pack, unpack
 from fedprof.flower.replies import metric
 from fedprof.flower.roster import Roster
-from fedprof.simulation.store import ClientRow, ParticipationRow, RoundRow, Store
+from fedprof.simulation.store import ClientRow, ParticipationRow, RoundRow, Store, holds_nothing
 
 ALGORITHM = "algorithm/"
 ANSWERED, PICKED = "answered", "picked"
@@ -99,7 +100,7 @@ class Record:
 
     def _row(self, number: int, metrics: MetricRecord | None, counts: tuple[int, int], seconds: float) -> RoundRow:
         accuracy = metric(metrics, "accuracy", "acc")
-        known = [value for value in (accuracy, self.last and self.last.best_accuracy) if value is not None]
+        known = [x for x in (accuracy, self.last and self.last.best_accuracy) if x is not None and math.isfinite(x)]
         return RoundRow(
             round=number,
             accuracy=accuracy,
@@ -120,19 +121,26 @@ def open_record(path: Path | str | None, facts: Mapping[str, Any], *, resume: bo
     if not path:
         return Record(None)
     target = Path(path)
-    if not target.exists():
+    if holds_nothing(target):
         return Record(Store.create(target, {**facts, "versions": _versions(), "machine": _machine()}, []))
     store = Store.open(target)
-    if not resume and store.last_round() is not None:
+    try:
+        _check_resumable(store, facts, resume=resume)
+        store.claim()
+    except StoreError:
         store.close()
-        raise StoreError(f"{target} holds a run already: pass resume=True to go on with it, or another store=")
+        raise
+    return Record(store)
+
+
+def _check_resumable(store: Store, facts: Mapping[str, Any], *, resume: bool) -> None:
+    if not resume and store.last_round() is not None:
+        raise StoreError(f"{store.path} holds a run already: pass resume=True to go on with it, or another store=")
     found = store.facts()
     different = [name for name, value in facts.items() if found.get(name) != value]
     if different:
-        store.close()
         told = "; ".join(f"{name}: {found.get(name)} there, {facts[name]} here" for name in different)
-        raise StoreError(f"{target} holds a run with other settings ({told}); repeat those, or pass another store=")
-    return Record(store)
+        raise StoreError(f"{store.path} holds a run with other settings ({told}); repeat those, or pass another store=")
 
 
 def _versions() -> dict[str, str]:

@@ -293,7 +293,7 @@ def _translated(path: Path) -> Iterator[None]:
 def _explanation(path: Path, error: sqlite3.DatabaseError) -> str:
     code = getattr(error, "sqlite_errorname", "")
     if code.startswith("SQLITE_BUSY"):
-        return f"Another process is writing the run {path}: wait until it has ended, or choose another --out"
+        return f"Another process is writing the run {path}: wait until it has ended, or choose another file"
     if code.startswith("SQLITE_CONSTRAINT"):
         return f"Another process has written to the run {path} meanwhile; what it recorded is kept"
     if code == "SQLITE_NOTADB":
