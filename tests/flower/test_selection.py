@@ -22,6 +22,7 @@ from fedprof.algorithms.base import Population, Report
 from fedprof.algorithms.fedprof import FedProf as Algorithm
 from fedprof.algorithms.fedprox import FedProx as FedProxAlgorithm
 from fedprof.core.capture import profile
+from fedprof.core.profile import Profile
 from fedprof.errors import LayerError, SettingsError
 from fedprof.flower import FedProf
 from fedprof.randomness import stream
@@ -225,6 +226,16 @@ def test_without_a_layer_server_and_clients_take_the_same_default():
     strategy = fedprof(baseline=(Net(), loader(99)))
     start(strategy, grid, 1)
     assert strategy.members.layer == "fc1"
+
+
+@pytest.mark.parametrize(
+    ("made", "said"),
+    [(Profile(np.zeros(6), np.ones(6), 9), "of model version 0 when asked for 1"), (None, "returned a NoneType")],
+)
+def test_a_wrong_profile_from_the_users_baseline_function_is_an_error(made, said):
+    """Else every client would be blamed for not fitting it."""
+    with pytest.raises(SettingsError, match=said):
+        start(fedprof(baseline=lambda arrays, version: made), federation(3), 2)
 
 
 def test_the_baseline_may_be_a_function_of_arrays_and_version():

@@ -136,7 +136,7 @@ class Members:
         if self.make_baseline is None or not self.algorithm.profiles:
             return
         if self._baseline is None or self._baseline.version != version:
-            self._baseline = self.make_baseline(arrays, version)
+            self._baseline = _checked(self.make_baseline(arrays, version), version)
             if self.state:
                 self.state = self.algorithm.publish(self.state, version, self._baseline)
 
@@ -190,6 +190,16 @@ class Members:
         silent = reason(reply) if isinstance(reply, Error) else NO_ANSWER
         LOG.warning("Node %d did not finish matching: %s", node, answer.failure if answer else silent)
         return None
+
+
+def _checked(baseline: object, version: int) -> Profile:
+    """The profile that the user's own function made; a wrong one would be blamed on every client."""
+    if not isinstance(baseline, Profile):
+        raise SettingsError(f"baseline= returned a {type(baseline).__name__}: it must return a fedprof.Profile")
+    if baseline.version != version:
+        told = f"of model version {baseline.version} when asked for {version}"
+        raise SettingsError(f"baseline= returned a profile {told}: pass the version that it is given to the Profile")
+    return baseline
 
 
 def _guarded(read: Callable[[_Sent], _Read], sent: _Sent) -> _Read | Fault:
