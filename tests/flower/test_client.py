@@ -87,7 +87,10 @@ def failing(error):
     return source
 
 
-@pytest.mark.parametrize("error", [KeyError("partition-id"), OSError("disk"), RuntimeError("no camera"), ValueError()])
+ERRORS = [AssertionError("x"), KeyError("partition-id"), OSError("disk"), RuntimeError("no camera"), ValueError()]
+
+
+@pytest.mark.parametrize("error", ERRORS)
 def test_a_client_that_cannot_profile_says_why_and_trains_all_the_same(error):
     reply = send(Node(client_app(DATA, source=failing(error)), "a"), question(), "train")
     assert reply.content["metrics"]["num-examples"] == 40

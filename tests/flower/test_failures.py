@@ -12,7 +12,7 @@ from flwr.serverapp.strategy import FedAvg
 
 from fedprof.core.profile import Profile
 from fedprof.errors import FederationError
-from fedprof.flower.protocol import KEY, Question
+from fedprof.flower.protocol import KEY, LONGEST, Question
 from fedprof.matching import make
 from fedprof.simulation.store import Store
 
@@ -80,6 +80,11 @@ def without(key):
     return distort
 
 
+def renamed(record, reply):
+    reply.content["other"] = reply.content.pop(record)
+    return reply
+
+
 def version(message):
     return message.content[KEY]["version"]
 
@@ -133,6 +138,16 @@ FAILURES = {
         changed(metrics=MetricRecord({"train_loss": 1.0, "num-examples": 4, "secret": 1.0})),
         "the others sent",
     ),
+    "a metric is a list, the others' is a number": (
+        changed(metrics=MetricRecord({"train_loss": [1.0, 2.0], "num-examples": 4})),
+        "metrics/train_loss[2]",
+    ),
+    "its metrics have another name": (lambda m, r: renamed("metrics", r), "the reply has ['other'"),
+    "its arrays have another name": (lambda m, r: renamed("arrays", r), "the reply has ['other']"),
+    "the reason for dropping it holds pages of its own text": (
+        changed(arrays=ArrayRecord({"x\n" * 10_000: Array(np.zeros(2))})),
+        "wrong arrays",
+    ),
 }
 
 
@@ -153,6 +168,8 @@ def test_a_failure_drops_that_update_alone(case, tmp_path, caplog):
     rows = {row.client: row for row in store.participation() if row.round == 2}
     store.close()
     assert said in rows[1].failure
+    assert len(rows[1].failure) <= LONGEST
+    assert rows[1].failure.isprintable()
     assert [rows[k].failure for k in (0, 2, 3)] == [None] * 3
     assert strategy.members.state["client/version"].tolist() == [1, 0, 1, 1]
 
@@ -219,6 +236,16 @@ def test_a_first_profile_that_is_malformed_leaves_the_neutral_score(caplog):
     assert "checksum" in strategy.members.failures[1]
 
 
+def test_a_long_reason_for_having_no_profile_is_cut_to_a_line(caplog):
+    grid = federation(4, bad=())
+    grid.node(VICTIM).wrong = answer_changed(message=b"", failure="x\n\x1b[2J" * 100_000)
+    strategy = fedprof(cohort=4)
+    start(strategy, grid, 0)
+    assert strategy.members.failures[1].startswith("x ?[2Jx")
+    assert len(strategy.members.failures[1]) <= LONGEST
+    assert "\x1b" not in caplog.text
+
+
 @pytest.mark.parametrize("distort", [answer_changed(message=b"", failure="OSError: disk"), without(KEY)])
 def test_a_client_that_trained_but_could_not_profile_counts_and_keeps_its_divergence(distort):
     grid = federation(4, bad=())
@@ -235,13 +262,16 @@ def test_a_client_that_trained_but_could_not_profile_counts_and_keeps_its_diverg
         (lambda m, r: unavailable(m), "Node Unavailable"),
         (changed(metrics=MetricRecord({"eval_acc": 1.0})), "'num-examples' is None"),
         (without("metrics"), "0 MetricRecords"),
+        (changed(metrics=MetricRecord({"eval_acc": float("nan"), "num-examples": 4})), "['eval_acc'] are not finite"),
+        (changed(metrics=MetricRecord({"eval_acc": [1.0], "num-examples": 4})), "metrics/eval_acc[1]"),
+        (lambda m, r: renamed("metrics", r), "the reply has ['other'"),
     ],
 )
 def test_an_evaluation_that_cannot_be_averaged_is_left_out(distort, said, caplog):
     grid = federation(4, bad=())
     grid.node(VICTIM).wrong = lambda m, r: distort(m, r) if m.metadata.message_type == "evaluate" else r
     result = start(fedprof(FedAvg(fraction_train=0.5)), grid, 1)
-    assert "eval_acc" in result.evaluate_metrics_clientapp[1]
+    assert 0 <= result.evaluate_metrics_clientapp[1]["eval_acc"] <= 1
     assert said in caplog.text
 
 

@@ -15,23 +15,10 @@ from flwr.clientapp import ClientApp
 from flwr.clientapp.typing import ClientAppCallable, Mod
 
 from fedprof import matching as ways
-from fedprof.errors import DataError, FedProfError, MatchingError
-from fedprof.flower.protocol import KEY, LONGEST, Answer, Question
+from fedprof.errors import DataError, MatchingError
+from fedprof.flower.protocol import KEY, Answer, Question, one_line
 
 ProfileSource = Callable[[Context], tuple[Any, ...]]
-FAILURES = (
-    FedProfError,
-    ArithmeticError,
-    AttributeError,
-    ImportError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-)
-"""What a user's model or data may raise; the client then says so instead of a profile, and trains all the same."""
 
 
 class FedProfClientApp(ClientApp):
@@ -92,8 +79,8 @@ def _answer(
             _remember(context, side.state())
             return Answer(name, message=message)
         return _first(name, question, content, context, source, agreed)
-    except FAILURES as error:
-        return Answer(name, failure=f"{type(error).__name__}: {error}"[:LONGEST])
+    except Exception as error:  # noqa: BLE001 - whatever the user's model or data raise, the client trains all the same
+        return Answer(name, failure=one_line(f"{type(error).__name__}: {error}"))
 
 
 def _first(

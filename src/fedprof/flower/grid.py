@@ -11,6 +11,7 @@ from flwr.app import Error, Message, RecordDict
 from flwr.serverapp import Grid
 
 from fedprof.errors import FederationError
+from fedprof.flower.protocol import one_line
 
 if TYPE_CHECKING:
     from flwr.supercore.run import Run
@@ -105,7 +106,7 @@ def answers(sent: Sequence[Message], replies: Iterable[Message]) -> dict[int, li
 
 def reason(error: Error) -> str:
     """An error's text in a line."""
-    return " ".join((error.reason or f"error {error.code}").split())[:300]
+    return one_line(error.reason or f"error {error.code}")
 
 
 def _outcome(replies: Sequence[Message]) -> RecordDict | Error | None:

@@ -16,7 +16,7 @@ from fedprof.errors import MatchingError
 KEY = "fedprof"
 QUERY = "query.fedprof"
 LONGEST = 200
-"""Characters of a name or a reason; more is cut off by the client and refused by the server."""
+"""Characters of a name, where more is refused, or of a reason, where more is cut off."""
 
 
 @dataclass(frozen=True)
@@ -78,12 +78,18 @@ class Answer:
         record = content.config_records[KEY]
         del content[KEY]
         fields = _fields(record, name=str, samples=int, message=bytes, failure=str)
-        answer = cls(**fields)
+        answer = cls(**{**fields, "failure": one_line(fields["failure"])})
         if not (0 < len(answer.name) <= LONGEST and answer.name.isprintable()):
             raise MatchingError(f"a client's name must be 1 to {LONGEST} printable characters")
         if not 0 <= answer.samples < 2**53:
             raise MatchingError(f"a client cannot hold {answer.samples} samples")
         return answer
+
+
+def one_line(text: str) -> str:
+    """A reason, whoever gave it, as it may be logged and stored: one printable line, not too long."""
+    line = " ".join(text[: 10 * LONGEST].split())[:LONGEST]
+    return "".join(character if character.isprintable() else "?" for character in line)
 
 
 def _fields(record: ConfigRecord, **types: type) -> dict[str, Any]:

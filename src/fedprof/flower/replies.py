@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from fedprof.algorithms.base import Reply
@@ -68,16 +69,19 @@ def evaluation_fault(message: Message, weighted_by: str | None) -> str | None:
     """Say why an evaluation cannot be averaged, or None."""
     if message.has_error():
         return reason(message.error)
-    return content_fault(message.content, weighted_by, arrays=False)
+    if fault := content_fault(message.content, weighted_by, arrays=False):
+        return fault
+    wrong = [name for name, value in _metrics(message.content).items() if not np.isfinite(value).all()]
+    return f"the metrics {wrong} are not finite" if wrong else None
 
 
 def odd_ones_out(contents: Mapping[int, RecordDict]) -> dict[int, str]:
-    """Clients whose metrics differ in name from most others', which Flower's aggregation would refuse altogether."""
-    names = {client: frozenset(_metrics(content)) for client, content in contents.items()}
-    usual = Counter(names.values()).most_common(1)[0][0] if names else frozenset()
+    """Clients whose replies are laid out unlike most others', which Flower's aggregation would refuse altogether."""
+    layouts = {client: _layout(content) for client, content in contents.items()}
+    usual = Counter(layouts.values()).most_common(1)[0][0] if layouts else frozenset()
     return {
-        client: f"metrics {sorted(found)}, the others sent {sorted(usual)}"
-        for client, found in names.items()
+        client: f"the reply has {sorted(found - usual)}, the others sent {sorted(usual - found)}"
+        for client, found in layouts.items()
         if found != usual
     }
 
@@ -89,6 +93,13 @@ def metric(metrics: MetricRecord | None, name: str, short: str | None = None) ->
     keys = [name, *(key for key in metrics if (short or name) in key)]
     value = next((metrics[key] for key in keys if key in metrics), None)
     return None if value is None or isinstance(value, list) else float(value)
+
+
+def _layout(content: RecordDict) -> frozenset[str]:
+    """The names of the records and of the metrics, and which of these are lists, of what length."""
+    (record,) = content.metric_records
+    lengths = {name: f"[{len(value)}]" if isinstance(value, list) else "" for name, value in _metrics(content).items()}
+    return frozenset({*content.array_records, record, *(f"{record}/{name}{lengths[name]}" for name in lengths)})
 
 
 def _metrics(content: RecordDict) -> MetricRecord:

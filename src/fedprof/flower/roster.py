@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from fedprof.errors import MatchingError
 from fedprof.flower.grid import LOG, NO_ANSWER, reason
-from fedprof.flower.protocol import Answer
+from fedprof.flower.protocol import Answer, one_line
 
 _GONE = (ErrorCode.NODE_UNAVAILABLE, ErrorCode.MESSAGE_UNAVAILABLE, ErrorCode.REPLY_MESSAGE_UNAVAILABLE)
 
@@ -85,7 +85,7 @@ def introduction(node: int, outcome: RecordDict | Error | None) -> Answer | None
     try:
         return Answer.take(outcome, name)
     except MatchingError as error:
-        return Answer(name, failure=str(error))
+        return Answer(name, failure=one_line(str(error)))
 
 
 def _by_name(name: str, node: int) -> tuple[int, str, int]:

@@ -14,7 +14,7 @@ from fedprof.flower.arrays import UnusableError, flatten
 from fedprof.flower.cohort import Cohort
 from fedprof.flower.grid import LOG, answers, with_lifetime
 from fedprof.flower.members import Fault, Members
-from fedprof.flower.protocol import KEY
+from fedprof.flower.protocol import KEY, one_line
 from fedprof.flower.replies import Asked, Heard, evaluation_fault, hear, odd_ones_out
 
 
@@ -82,7 +82,7 @@ class Round:
             try:
                 self.heard[client] = hear(asked, by_node.get(node, ()), self.arrays, weighted_by)
             except (UnusableError, MatchingError) as error:
-                self.dropped[client] = str(error)
+                self._drop({client: str(error)})
 
     def _match(self) -> None:
         """Add the divergences; a malformed or stale profile, or one of another length, discredits its whole reply."""
@@ -103,7 +103,7 @@ class Round:
             LOG.warning("'%s' trained but sent no profile: %s", one.answer.name, one.answer.failure)
 
     def _drop(self, faults: Mapping[int, str]) -> None:
-        self.dropped |= faults
+        self.dropped |= {client: one_line(why) for client, why in faults.items()}
         self.heard = {client: one for client, one in self.heard.items() if client not in faults}
 
 
@@ -117,6 +117,8 @@ def usable_evaluations(
         if fault is None:
             usable[members.roster.client_at(node)] = message
         else:
-            LOG.warning("Evaluation of node %d left out: %s", node, fault)
+            LOG.warning("Evaluation of node %d left out: %s", node, one_line(fault))
     odd = odd_ones_out({client: message.content for client, message in usable.items()})
+    for client, why in odd.items():
+        LOG.warning("Evaluation of '%s' left out: %s", members.roster.names[client], one_line(why))
     return [message for client, message in sorted(usable.items()) if client not in odd]
