@@ -181,11 +181,14 @@ def make_problem(seed: int, clients: int = 20, dimension: int = 4) -> Ridge:
     return Ridge(x, y, sizes)
 
 
-def run(theorem: Theorem, seed: int, *, replace: bool) -> tuple[Array, Noise]:
-    """One run of FedProf with Theorem 1's penalties: the gap after every round and the largest gradients met."""
+WITH, WITHOUT = FedProf(alpha="optimal", replace=True), FedProf(alpha="optimal", replace=False)
+"""Theorem 1's penalties; it assumes draws with replacement."""
+
+
+def run(theorem: Theorem, seed: int, algorithm: FedProf = WITH) -> tuple[Array, Noise]:
+    """One run: the gap after every round and the largest gradients met."""
     problem, plan = theorem.problem, theorem.plan
     population = Population(problem.sizes, plan.cohort)
-    algorithm = FedProf(alpha="optimal", replace=replace)
     weights = np.zeros(problem.x.shape[2], np.float32)
     state = algorithm.start(population, weights)
     gaps, worst_variance, worst_square = [], np.zeros(len(population)), 0.0
@@ -234,10 +237,10 @@ class Result:
 def experiment(problem: Ridge, plan: Plan, seeds: int) -> Result:
     """Run every seed with and without replacement."""
     theorem = Theorem(problem, plan)
-    runs = [run(theorem, seed, replace=True) for seed in range(seeds)]
+    runs = [run(theorem, seed) for seed in range(seeds)]
     variance = np.max([noise.variance for _, noise in runs], axis=0)
     measured = Noise(variance, max(noise.square for _, noise in runs))
-    without = np.array([run(theorem, seed, replace=False)[0] for seed in range(seeds)])
+    without = np.array([run(theorem, seed, WITHOUT)[0] for seed in range(seeds)])
     t = plan.tau * np.arange(1, plan.rounds + 1)
     bounds = theorem.bound(t, measured), theorem.bound(t, theorem.over_the_ball())
     return Result(theorem, t, np.array([gaps for gaps, _ in runs]), without, *bounds)

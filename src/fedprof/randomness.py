@@ -16,7 +16,7 @@ import numpy as np
 def stream(seed: int, purpose: str, round: int = 0, client: int = 0) -> np.random.Generator:
     """Return the generator for one purpose of one client in one round of one run."""
     digest = hashlib.blake2b(f"{index(seed)}/{purpose}".encode(), digest_size=16).digest()
-    counter = np.array([0, 0, client, round], dtype=np.uint64)
+    counter = np.array([0, 0, index(client), index(round)], dtype=np.uint64)
     return np.random.Generator(np.random.Philox(key=np.frombuffer(digest, dtype="<u8"), counter=counter))
 
 

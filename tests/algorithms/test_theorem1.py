@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fedprof.algorithms.fedprof import FedProf
 from fedprof.randomness import stream
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "theorem1.py"
@@ -39,6 +40,18 @@ def test_the_gap_shrinks_as_fast_as_the_bound_promises(result):
     assert gap[-1] / gap[0] < bound[-1] / bound[0]
 
 
+@pytest.mark.parametrize("tau", [1, 5])
+def test_other_penalties_end_at_another_optimum(example, tau):
+    """Uniform draws (alpha = 0) minimise another sum of the F_k, and their gap stops shrinking."""
+    theorem = example.Theorem(example.make_problem(seed=0), example.Plan(rounds=1500 // tau, tau=tau))
+    last = slice(-len(range(0, 1500, tau)) // 4, None)
+
+    def end(algorithm):
+        return np.mean([example.run(theorem, seed, algorithm)[0][last] for seed in range(3)])
+
+    assert end(FedProf(alpha=0, replace=True)) > 8 * end(example.WITH)
+
+
 def test_the_bound_decreases_and_the_step_is_short_enough(result):
     theorem = result.theorem
     assert (np.diff(result.measured_bound) < 0).all()
@@ -51,7 +64,7 @@ def test_no_run_leaves_the_ball(example):
     """The measured gradients never exceed the ones assumed over the ball."""
     theorem = example.Theorem(example.make_problem(seed=0), example.Plan(rounds=30, tau=5))
     ball = theorem.over_the_ball()
-    _, measured = example.run(theorem, 0, replace=True)
+    _, measured = example.run(theorem, 0)
     assert measured.square < ball.square
     assert (measured.variance < ball.variance).all()
 

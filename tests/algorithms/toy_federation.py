@@ -52,7 +52,7 @@ def play(
     for turn in range(1, rounds + 1):
         state = between(state)
         replies = arrival(_answers(algorithm, state, weights, turn))
-        accepted, _ = gate(replies, weights, profile_length=4)
+        accepted, _ = gate(replies, weights)
         state = algorithm.learn(state, POPULATION, accepted)
         state, weights = algorithm.combine(state, POPULATION, weights, accepted)
         if algorithm.profiles:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn.utils.rnn import pack_sequence
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 from fedprof import Profile, divergence, profile, scores, stream
 from fedprof.core.capture import default_layer
@@ -123,6 +123,8 @@ def test_one_pass_is_as_good_as_two_where_the_mean_dwarfs_the_spread(mean, std):
         lambda x, y: (batch for batch in torch.split(x, 3)),
         lambda x, y: x.numpy(),
         lambda x, y: x.numpy().astype(np.float64),
+        lambda x, y: x.double(),
+        lambda x, y: [(x.double(), y)],
         lambda x, y: [(x.numpy(), y.numpy())],
     ],
 )
@@ -209,6 +211,25 @@ def test_a_buffer_that_the_forward_pass_replaces_is_put_back():
     assert model.seen == 0
 
 
+def test_a_buffer_that_is_made_on_the_way_is_gone_again():
+    class Lazy(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.fc = nn.Linear(2, 2)
+            self.register_buffer("cache", None)
+
+        def forward(self, x):
+            self.cache = torch.ones(3)
+            self.register_buffer("late", torch.ones(1))
+            return self.fc(x)
+
+    model = Lazy()
+    before = list(model.state_dict())
+    profile(model, torch.ones(3, 2), "fc")
+    assert list(model.state_dict()) == before
+    assert model.cache is None
+
+
 def test_an_autograd_graph_in_flight_stays_usable(net):
     net.eval()
     loss = net(images()).square().sum()
@@ -224,6 +245,7 @@ def test_no_random_state_advances(net):
     before = torch.random.get_rng_state(), own.get_state()
     profile(net, DataLoader(data, batch_size=4, shuffle=True), "fc1")
     profile(net, DataLoader(data, batch_size=4, shuffle=True, generator=own), "fc1")
+    profile(net, DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data, generator=own), 4, False)), "fc1")
     assert torch.equal(torch.random.get_rng_state(), before[0])
     assert torch.equal(own.get_state(), before[1])
 
@@ -241,6 +263,7 @@ def test_gradients_are_not_recorded(net):
     [
         ("fcl", "Net has no layer 'fcl'; did you mean 'fc"),
         ("something else entirely", "has no layer"),
+        (0, "layer is 0; it must be the name of a module, such as 'fc"),
         ("idle", "'idle' exists but never ran for batch 0"),
         ("twice", "'twice' ran twice"),
     ],
@@ -257,6 +280,11 @@ def test_an_output_that_is_no_tensor_needs_fuse():
     with pytest.raises(LayerError, match=r"'0' \(MultiheadAttention\) cannot be profiled: it returns a tuple.*fuse="):
         profile(model, x, "0")
     assert profile(model, x, "0", fuse=lambda output: output[0].sum(1)).q == 4
+
+
+def test_images_without_a_batch_dimension_are_not_taken_for_profiles_of_rows():
+    with pytest.raises(LayerError, match="output has shape"):
+        profile(nn.Conv2d(1, 4, 3), list(torch.ones(5, 1, 8, 8)), "")
 
 
 def test_fuse_must_return_rows(net):

@@ -41,6 +41,18 @@ def test_bytes_round_trip(profile):
     assert again.to_bytes() == profile.to_bytes()
 
 
+@pytest.mark.parametrize("given", [None, 8, [1, 2], "text"])
+def test_only_bytes_are_read(given):
+    with pytest.raises(ProfileError, match="read from bytes"):
+        Profile.from_bytes(given)
+
+
+@pytest.mark.parametrize("mean", [["a"], [[1], [1, 2]], [1j], [True], [None]])
+def test_only_real_numbers_are_values(mean):
+    with pytest.raises(ProfileError, match=r"mean (is no array of|holds)"):
+        Profile(mean, [1.0], count=1)
+
+
 @given(profiles())
 def test_a_profile_costs_8q_bytes_and_a_fixed_header(profile):
     assert len(profile.to_bytes()) == HEADER_BYTES + 8 * profile.q

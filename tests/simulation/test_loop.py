@@ -138,9 +138,21 @@ def test_those_who_did_not_fail_are_not_harmed_by_one_who_did(path):
     store.close()
 
 
-def test_what_every_client_fails_at_is_raised(path):
+def test_what_every_client_fails_at_from_the_start_is_raised(path):
     with pytest.raises(RuntimeError, match="wrong shape"):
         played(small_plan("fedavg"), path, ToyEngine(faults={k: RuntimeError("wrong shape") for k in range(8)}))
+
+
+@pytest.mark.parametrize("overrides", [(), ("alpha=0",)], ids=["by score", "at random"])
+def test_a_cohort_of_nothing_but_failures_leaves_the_model_as_it_was(path, overrides):
+    engine = ToyEngine()
+    played(small_plan(rounds=2, overrides=["fraction=0.125", *overrides]), path, engine).close()
+    engine.faults = {k: RuntimeError("ill") for k in range(8)}
+    store = played(small_plan(rounds=5, overrides=["fraction=0.125", *overrides]), path, engine)
+    rounds = store.rounds()
+    assert [row.accepted for row in rounds[1:]] == [1, 1, 0, 0, 0]
+    assert {row.accuracy for row in rounds[2:]} == {rounds[2].accuracy}
+    store.close()
 
 
 def test_a_client_that_cannot_be_profiled_gets_the_neutral_score(path):

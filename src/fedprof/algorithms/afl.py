@@ -33,7 +33,7 @@ class AFL(Algorithm):
     alpha2: Annotated[float, Field(ge=0, allow_inf_nan=False)] = 0.01
     """Sharpness of the softmax over valuations."""
     alpha3: Annotated[float, Field(ge=0, le=1)] = 0.1
-    """Share of the cohort drawn uniformly from the rest."""
+    """Share of the cohort drawn uniformly from the rest, rounded down: at 0.1 nobody in cohorts below ten."""
     momentum: Annotated[float, Field(ge=0, lt=1)] = 0.5
     """Momentum on the server."""
 

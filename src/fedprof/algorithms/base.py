@@ -84,8 +84,6 @@ class Report:
     profile: Profile | None = None
     divergence: float | None = None
     """Given instead of the profile where profiles are matched in private."""
-    seconds: float | None = None
-    """How long the client took, in the federation's own time."""
 
 
 @dataclass(frozen=True, kw_only=True)

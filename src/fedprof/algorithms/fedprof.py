@@ -1,6 +1,6 @@
 """FedProf: clients are drawn by how well the profile of their data matches the server's (Algorithm 1 of the paper).
 
-Wu, He, Lin, Maple: FedProf: Selective federated learning with distributional representation profiling. IEEE
+Wu, He, Lin, Maple: FedProf: Selective federated learning based on distributional representation profiling. IEEE
 Transactions on Parallel and Distributed Systems 34(6), 2023.
 
 The comments name the lines of Algorithm 1. A client's divergence is fixed once its profile meets the baseline of the

@@ -82,6 +82,8 @@ def _names(model: nn.Module, kind: type[nn.Module]) -> list[str]:
 
 
 def _find(model: nn.Module, name: str) -> nn.Module:
+    if not isinstance(name, str):
+        raise LayerError(f"layer is {name!r}; it must be the name of a module, such as {default_layer(model)!r}")
     modules: dict[str, nn.Module] = dict(model.named_modules(remove_duplicate=False))
     if name in modules:
         return modules[name]
@@ -138,16 +140,14 @@ class _Recorder:
 
 def _inputs(data: Any, dtype: torch.dtype) -> Iterator[Any]:
     """Yield what to call the model with, batch after batch."""
-    if isinstance(data, np.ndarray):
-        data = _tensor(data, dtype)
+    data = _fitting(data, dtype)
     if isinstance(data, torch.Tensor):
         yield from torch.split(data, _BATCH)
         return
     if isinstance(data, Dataset) and not isinstance(data, IterableDataset):
         data = DataLoader(data, batch_size=_BATCH)
     for batch in _batches(data):
-        x = _input_of(batch)
-        yield _tensor(x, dtype) if isinstance(x, np.ndarray) else x
+        yield _fitting(_input_of(batch), dtype)
 
 
 def _batches(data: Any) -> Iterator[Any]:
@@ -171,9 +171,11 @@ def _input_of(batch: Any) -> Any:
     return batch
 
 
-def _tensor(array: NDArray[np.generic], dtype: torch.dtype) -> torch.Tensor:
-    tensor = torch.tensor(array)  # a copy: arrays may be read-only
-    return tensor.to(dtype) if tensor.is_floating_point() else tensor
+def _fitting(x: Any, dtype: torch.dtype) -> Any:
+    """Arrays become tensors; real numbers get the model's precision; anything else stays as it is."""
+    if isinstance(x, np.ndarray):
+        x = torch.tensor(x)  # a copy: arrays may be read-only
+    return x.to(dtype) if isinstance(x, torch.Tensor) and x.is_floating_point() else x
 
 
 def _dtype_of(model: nn.Module) -> torch.dtype:
@@ -189,7 +191,8 @@ def _undisturbed(model: nn.Module) -> Iterator[None]:
     """Evaluation mode inside; afterwards the mode and the buffers of every submodule are what they were."""
     # Flags are set directly: a model may override train() with side effects.
     modes = [(m, m.training) for m in model.modules()]
-    buffers = [(m, name, b, b.clone()) for m in model.modules() for name, b in m.named_buffers(recurse=False)]
+    buffers = [(m, dict(m._buffers)) for m in model.modules()]
+    values = [(b, b.clone()) for _, own in buffers for b in own.values() if b is not None]
     try:
         for module, _ in modes:
             module.training = False
@@ -197,16 +200,19 @@ def _undisturbed(model: nn.Module) -> Iterator[None]:
     finally:
         for module, training in modes:
             module.training = training
-        for module, name, buffer, before in buffers:
+        for buffer, before in values:
             if not torch.equal(buffer, before):
                 buffer.copy_(before)
-            setattr(module, name, buffer)
+        for module, own in buffers:  # also those that were None, or not there
+            module._buffers.clear()
+            module._buffers.update(own)
 
 
 @contextmanager
 def _same_randomness(data: object, device: torch.device) -> Iterator[None]:
     """A shuffling loader draws from the global generator or its own; put both back."""
-    owners = (data, getattr(data, "sampler", None))
+    batches = getattr(data, "batch_sampler", None)
+    owners = (data, getattr(data, "sampler", None), batches, getattr(batches, "sampler", None))
     generators = [g for o in owners if isinstance(g := getattr(o, "generator", None), torch.Generator)]
     states = [g.get_state() for g in generators]
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from typing import overload
 
 import numpy as np
@@ -26,11 +26,11 @@ baseline (encrypted matching takes the logarithm before it encrypts) applies the
 @overload
 def divergence(client: Profile, baseline: Profile) -> float: ...
 @overload
-def divergence(client: Sequence[Profile], baseline: Profile) -> NDArray[np.float64]: ...
-def divergence(client: Profile | Sequence[Profile], baseline: Profile) -> float | NDArray[np.float64]:
+def divergence(client: Iterable[Profile], baseline: Profile) -> NDArray[np.float64]: ...
+def divergence(client: Profile | Iterable[Profile], baseline: Profile) -> float | NDArray[np.float64]:
     """Mean KL divergence from the client's normal distributions to the baseline's, over the q elements, in nats.
 
-    For one profile a float, for a sequence an array. It is 0 exactly for equal profiles (after ``VARIANCE_FLOOR``) and
+    For one profile a float, for several an array. It is 0 exactly for equal profiles (after ``VARIANCE_FLOOR``) and
     positive otherwise. This is the true divergence, with the -1/2 that the paper's equation ``eq:KL_div`` drops but its
     appendix on encryption keeps: without it equal profiles would have 1/2. With one alpha for all clients that
     constant multiplies every score by the same factor and cancels in the selection probabilities; with alpha per client
@@ -38,10 +38,11 @@ def divergence(client: Profile | Sequence[Profile], baseline: Profile) -> float 
     """
     if isinstance(client, Profile):
         return float(divergence([client], baseline)[0])
-    for position, profile in enumerate(client):
+    profiles = list(client)
+    for position, profile in enumerate(profiles):
         _check_comparable(profile, baseline, position)
-    means = np.array([p.mean for p in client]).reshape(-1, baseline.q)
-    variances = np.array([p.variance for p in client]).reshape(-1, baseline.q)
+    means = np.array([p.mean for p in profiles]).reshape(-1, baseline.q)
+    variances = np.array([p.variance for p in profiles]).reshape(-1, baseline.q)
     return divergence_arrays(means, variances, baseline)
 
 

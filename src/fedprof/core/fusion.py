@@ -30,7 +30,7 @@ def fused(output: object, module: nn.Module) -> torch.Tensor:
         raise LayerError(
             f"it returns a {type(output).__name__}, not a tensor; pass fuse= to turn that into (samples, q)"
         )
-    if output.dim() < 2:
+    if output.dim() < 2 or (isinstance(module, _ConvNd) and output.dim() < 2 + len(module.kernel_size)):
         raise LayerError(f"its output has shape {tuple(output.shape)}; pass fuse= to turn that into (samples, q)")
     if output.dim() == 2:
         return _float64(output)

@@ -81,10 +81,14 @@ class Profile:
 
 
 def _frozen(values: ArrayLike, name: str) -> NDArray[np.float32]:
+    try:
+        given = np.asarray(values)
+    except ValueError as error:  # ragged
+        raise ProfileError(f"{name} is no array of numbers: {error}") from None
+    if given.dtype.kind not in "fiu":
+        raise ProfileError(f"{name} holds {given.dtype} values; real numbers are needed")
     with np.errstate(over="ignore"):  # too large for float32 becomes infinite and is reported below
-        array = np.asarray(values).astype(np.float32) + np.float32(
-            0
-        )  # + 0 turns -0.0 into 0.0: one value, one encoding
+        array = given.astype(np.float32) + np.float32(0)  # + 0 turns -0.0 into 0.0: one value, one encoding
     if array.ndim != 1:
         raise ProfileError(f"{name} has shape {array.shape}; a profile needs one value per element, shape (q,)")
     _check_length(len(array))
@@ -107,6 +111,8 @@ def _integer(value: int, name: str, at_least: int) -> int:
 
 
 def _read_header(data: bytes) -> tuple[int, int, int]:
+    if not isinstance(data, bytes | bytearray | memoryview):
+        raise ProfileError(f"a profile is read from bytes, not from {type(data).__name__}")
     if len(data) < HEADER_BYTES:
         raise ProfileError(f"{len(data)} bytes are too few for a profile: its header alone has {HEADER_BYTES}")
     magic, fmt, q, version, count = _HEADER.unpack_from(data)

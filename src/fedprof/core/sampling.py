@@ -1,4 +1,4 @@
-"""Choosing clients by their scores (Algorithm 1, line 9), in log space."""
+"""Choosing clients by their scores (Algorithm 1, line 10), in log space."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def sample(log_weights: ArrayLike, k: int, rng: np.random.Generator, replace: bo
     """
     logs = np.asarray(log_weights, dtype=np.float64)
     _check(logs, k, replace)
-    if replace:
-        return rng.choice(len(logs), size=k, p=normalise(logs)).astype(np.int64)
     if not k:
         return np.zeros(0, np.int64)
+    if replace:
+        return rng.choice(len(logs), size=k, p=normalise(logs)).astype(np.int64)
     keys = rng.gumbel(size=len(logs))
     keys += logs - logs.max()  # relative to the largest, so that the noise is not lost beside huge divergences
     drawn = np.argpartition(keys, len(keys) - k)[len(keys) - k :]

@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 
 def spare_others(
-    work: Callable[[Sequence[int]], list[T]], clients: Sequence[int], doing: str
+    work: Callable[[Sequence[int]], list[T]], clients: Sequence[int], doing: str, *, proven: bool = False
 ) -> tuple[list[T], dict[int, str]]:
     """Do clients' work together; should that fail, one by one: the results, and why which client has none.
 
-    What every client fails at is not the clients' fault, and is raised.
+    What every client fails at is not the clients' fault, and is raised, unless it is ``proven`` to work for others.
     """
     try:
         return work(clients), {}
@@ -29,7 +29,7 @@ def spare_others(
                 results += work([client])
             except CLIENT_ERRORS as error:
                 failed[client] = _reason(error, f"{doing} client {client}")
-        if not results:
+        if not results and not proven:
             raise
         return results, failed
 

@@ -36,7 +36,6 @@ def replies(
                 loss=update.loss,
                 profile=profile,
                 divergence=match,
-                seconds=sum(one.seconds),
                 weights=update.weights,
                 draws=draws[one.client],
             )

@@ -146,7 +146,7 @@ class Run:
             return self.engine.train(self.weights, number, clients, recipe, profile=profile)
 
         clients = sorted(one.client for one in outcome.merged)
-        updates, failed = spare_others(train, clients, "training")
+        updates, failed = spare_others(train, clients, "training", proven=number > 1)
         return {update.client: update for update in updates}, failed
 
     def _profile_everybody(self) -> dict[int, str]:

@@ -108,7 +108,7 @@ class Training(Strict):
     loss: Literal["mse", "nll", "ce"]
     rate: Positive = Field(description="learning rate eta in round 1")
     decay: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="learning-rate decay a round")
-    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.05
+    momentum: Annotated[float, Field(ge=0, lt=1)] = 0.0
     weight_decay: Annotated[float, Field(ge=0)] = 0.0
 
 
