@@ -28,6 +28,19 @@ def fedprof(*arguments, cwd):
         ("run digits --set fraction=1.5", "less than or equal to 1"),
         ("run digits --set rate=quick", "valid number"),
         ("run digits --set rate=inf", "finite number"),
+        ("run digits --set snr_db=1e4", "less than or equal to 200"),
+        ("run digits --set batch=99999999999999999999", "less than 2147483648"),
+        ("run digits --set clients=true", "valid integer"),
+        ("run digits --set bits_per_sample=1e308", "less than or equal to 1000000000000000"),
+        ("run digits --set name=../evil", "should match pattern"),
+        ("run digits --set partition.kind=dirchlet", "Did you mean 'dirichlet'?"),
+        ("run digits --set damage.blurr.share=0.1", "Did you mean 'blur'?"),
+        ("run digits --set model.options.hiden=[3]", "Did you mean 'model.options.hidden'?"),
+        ("run digits --set model.options.hidden=[0]", "has no weights"),
+        ("run digits --set model.options.hidden=[100000000000]", "does not fit into memory"),
+        ("run digits --set algorithms.fedprf.alpha=3", "Did you mean 'fedprof'?"),
+        ("run digits -a fedavg --set alpha=3", "a setting of fedprof, not of fedavg"),
+        ("run digits --workers 100000", "256"),
         ("run digits --rounds 0", "from 1 to"),
         ("run digits --seed -1", "from 0 to"),
         ("run digits --aggregation parital", "'full', 'partial'"),
@@ -49,6 +62,7 @@ def fedprof(*arguments, cwd):
         ("figure normality-fc --epochs one", "whole numbers"),
         ("data verify mnst", "Did you mean 'mnist'?"),
         ("reproduce gastrubine", "Did you mean 'gasturbine'?"),
+        ("reproduce tune-digits-af", "Did you mean 'tune-digits-afl'?"),
         ("audit", "--run"),
         ("audit --run a.sqlite --model mlp", "both name a model"),
         ("audit --run a.sqlite --layer fc2", "--run knows its weights, layer"),
@@ -62,6 +76,24 @@ def test_wrong_use_exits_with_2_and_says_what_is_right(line, helpful, tmp_path):
     assert "Traceback" not in done.stderr
     assert done.stdout == ""
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "helpful"),
+    [
+        ("task = 3", "There is no task '3'"),
+        ('task = "mine.toml"', "mine.toml can build on one of these"),
+        ('task = "digits"\ndata = 3', "data = 3"),
+        ('task = "digits"\nname = ""', "should match pattern"),
+        ('task = "digits"\n[algorithms.fedporf]\nalpha = 3', "Did you mean 'fedprof'?"),
+    ],
+)
+def test_a_task_file_that_makes_no_sense_exits_with_2(text, helpful, tmp_path):
+    (tmp_path / "mine.toml").write_text(text)
+    done = fedprof("run", "mine.toml", cwd=tmp_path)
+    assert done.returncode == 2
+    assert helpful in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 @pytest.mark.parametrize(

@@ -155,7 +155,7 @@ def test_arrays_that_do_not_belong_together_are_rejected(digits):
 
 
 def test_unknown_damage_is_an_error_that_lists_what_there_is(digits):
-    with pytest.raises(SettingsError, match="unknown damage 'blurr': choose from polluted, noise"):
+    with pytest.raises(SettingsError, match=r"no damage 'blurr'. Did you mean 'blur'"):
         client_data(*digits, dealt(digits[1]), {"blurr": {"share": 0.1}}, seed=0)
 
 

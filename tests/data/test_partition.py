@@ -133,7 +133,7 @@ def test_a_small_alpha_makes_dirichlet_clients_unlike_and_a_large_one_alike(real
 def test_dirichlet_keeps_its_minimum_size_or_says_what_to_change(real):
     labels = real("digits").train_y
     assert deal.dirichlet(labels, 20, 0.5, rng(), min_size=20).sizes.min() >= 20
-    with pytest.raises(DataError, match="raise alpha"):
+    with pytest.raises(DataError, match="raise the concentration"):
         deal.dirichlet(labels, 50, 0.01, rng(), min_size=30)
 
 
@@ -192,7 +192,7 @@ def test_data_that_do_not_go_round_are_a_clear_error(call, message):
     [
         (lambda: deal.iid(5, 0, rng()), "at least one client"),
         (lambda: deal.dominant_class(np.zeros(9, int), 3, 1.5, rng()), "must lie in"),
-        (lambda: deal.dirichlet(np.zeros(9, int), 3, 0.0, rng()), "alpha must be positive"),
+        (lambda: deal.dirichlet(np.zeros(9, int), 3, 0.0, rng()), "concentration must be positive"),
         (lambda: deal.normal_sizes(100, 3, 0.0, 1.0, rng()), "mean of at least 1"),
     ],
 )

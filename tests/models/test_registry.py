@@ -75,5 +75,5 @@ def test_a_path_that_leads_to_no_model_is_refused(path, problem):
 
 
 def test_options_a_model_does_not_have_are_refused():
-    with pytest.raises(SettingsError, match=r"model 'lenet5' cannot be built with {'depth': 3}.*depth"):
+    with pytest.raises(SettingsError, match=r"There is no option 'model.options.depth'.*model.options.classes"):
         create("lenet5", 0, depth=3)

@@ -57,6 +57,6 @@ Jobs = Annotated[
 Workers = Annotated[
     int | None,
     typer.Option(
-        min=1, help="Threads or processes that train; default: one a core, eight at most.", show_default=False
+        min=1, max=256, help="Threads or processes that train; default: one a core, eight at most.", show_default=False
     ),
 ]

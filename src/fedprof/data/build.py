@@ -13,7 +13,7 @@ from fedprof.data.clients import ClientData, Samples
 from fedprof.data.damage import DAMAGES, NORMAL, Clean, Damage, assign
 from fedprof.data.partition import Partition
 from fedprof.data.statistics import mean_and_deviation
-from fedprof.errors import SettingsError
+from fedprof.errors import unknown
 from fedprof.randomness import stream
 
 Array = NDArray[Any]
@@ -72,7 +72,7 @@ Step = tuple[Damage, dict[str, Any]]
 def _step(kind: str, given: Mapping[str, Any]) -> Step:
     """A damage and its strengths, both checked."""
     if kind not in DAMAGES:
-        raise SettingsError(f"unknown damage '{kind}': choose from {', '.join(DAMAGES)}")
+        raise unknown("damage", kind, DAMAGES)
     strengths = {name: value for name, value in given.items() if name != "share"}
     DAMAGES[kind].check(strengths)
     return DAMAGES[kind], strengths

@@ -100,7 +100,7 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, rng: np.random.Gene
     y = _checked_labels(labels)
     _require_rows(len(y), clients * max(1, min_size))
     if alpha <= 0:
-        raise SettingsError(f"Dirichlet's alpha must be positive, not {alpha}")
+        raise SettingsError(f"Dirichlet's concentration must be positive, not {alpha}")
     by_class = [rng.permutation(np.flatnonzero(y == c)) for c in np.unique(y)]
     for _ in range(_DIRICHLET_TRIES):
         owner = np.concatenate([_dirichlet_owners(len(rows), clients, alpha, rng) for rows in by_class])
@@ -109,8 +109,8 @@ def dirichlet(labels: ArrayLike, clients: int, alpha: float, rng: np.random.Gene
             order = np.argsort(owner, kind="stable")
             return Partition(np.concatenate(by_class)[order].astype(np.int64), _offsets(counts))
     raise DataError(
-        f"no Dirichlet draw in {_DIRICHLET_TRIES} gave each of {clients} clients {min_size} samples: "
-        f"raise alpha (now {alpha}), or lower the minimum size or the number of clients"
+        f"no Dirichlet draw in {_DIRICHLET_TRIES} gave each of {clients} clients a share of the samples: "
+        f"raise the concentration (now {alpha}), or lower the number of clients"
     )
 
 

@@ -53,6 +53,8 @@ def _initialise_part(part: nn.Module, name: str, rng: np.random.Generator, schem
 
 
 def _initialise_product(part: nn.Linear | _Convolution, rng: np.random.Generator, scheme: str) -> None:
+    if not part.weight.numel():
+        raise SettingsError(f"a {type(part).__name__} of shape {tuple(part.weight.shape)} has no weights")
     fan_out, fan_in = part.weight.shape[0], part.weight[0].numel()
     if scheme == "xavier":
         fan_out *= part.weight[0, 0].numel()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from fedprof.errors import SettingsError, unknown
@@ -70,7 +71,10 @@ def create(name: str, seed: int, *, scheme: str | None = None, **options: Any) -
     factory = partial(_called, name, _imported(chosen.factory), {**chosen.options, **options})
     if name not in MODELS:
         return build(factory, seed)
-    model = construct(factory)
+    try:
+        model = construct(factory)
+    except (RuntimeError, MemoryError) as error:  # PyTorch's word for too little memory is RuntimeError
+        raise SettingsError(f"model {name!r} with {options} does not fit into memory") from error
     initialise(model, stream(seed, "model"), scheme or chosen.scheme)
     return model
 
@@ -87,6 +91,10 @@ def _imported(path: str) -> Callable[..., nn.Module]:
 def _called(name: str, factory: Callable[..., nn.Module], options: dict[str, Any]) -> nn.Module:
     from torch import nn
 
+    if name in MODELS:
+        known = signature(factory).parameters
+        for option in options.keys() - known.keys():
+            raise unknown("option", f"model.options.{option}", [f"model.options.{one}" for one in known])
     try:
         model = factory(**options)
     except Exception as error:  # whatever the user's own function does wrong

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from fedprof.errors import unknown
+from fedprof.reproduction.studies import STUDIES
 from fedprof.simulation.batch import Assignment
 from fedprof.simulation.paths import default_path
 from fedprof.simulation.store import Store, holds_nothing
@@ -78,7 +79,7 @@ def find(name: str) -> list[Experiment]:
     found = found or [one for one in EXPERIMENTS if one.name == name]
     if not found:
         known = [one.name for one in EXPERIMENTS]
-        raise unknown("experiment", name, [*known, "studies", "figures", "all"], "; a study by its name")
+        raise unknown("experiment or study", name, [*known, *STUDIES, "studies", "figures", "all"])
     return found
 
 

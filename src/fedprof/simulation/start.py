@@ -44,6 +44,7 @@ def simulate(
     try:
         if store is not None:
             if (last := store.last_round()) is not None and last.round >= plan.rounds:
+                _check_engine(store, engine)
                 return store
             store.claim()
         task = build(plan.settings, plan.seed, data_dir)
@@ -91,6 +92,13 @@ def check_same(store: Store, about: Mapping[str, Any]) -> None:
             )
     if found["versions"] != about["versions"]:
         store.note("versions-resumed", [*found.get("versions-resumed", []), about["versions"]])
+
+
+def _check_engine(store: Store, asked: str | Callable[[Workload], Engine]) -> None:
+    """Refuse to show a run that is complete where another engine was asked for by name."""
+    made = store.facts()["engine"]
+    if isinstance(asked, str) and asked != "auto" and not made.startswith(asked):
+        raise StoreError(f"{store.path} was run with engine '{made}', not '{asked}'. Give another --out.")
 
 
 def _versions() -> dict[str, str]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from importlib.resources import files
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -62,6 +64,9 @@ def plan(
         _apply(tree, override, name, cls)
     _set_aggregation(tree, name, cls, choices.get("aggregation"))
     settings = check(tree)
+    for other in settings.algorithms:
+        if ":" not in other and other not in registry.NAMES:
+            raise unknown("algorithm", other, registry.NAMES, "; your own: package.module:Class")
     server = registry.create(name, settings.algorithms.get(name))
     default = getattr(settings.federation.rounds, server.combines.mode)
     return Plan(
@@ -79,21 +84,25 @@ def read(task: str | Path) -> tuple[Tree, Tree]:
         raise unknown("task", str(task), PRESETS, "; your own: a .toml file")
     try:
         tree = tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError as error:
-        raise SettingsError(f"There is no file {path}") from error
+    except OSError as error:
+        missing = isinstance(error, FileNotFoundError)
+        raise SettingsError(f"There is no file {path}" if missing else f"{path}: {error.strerror}") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingsError(f"{path} is not valid TOML: {error}") from error
     choices = {key: tree.pop(key) for key in CHOICES if key in tree}
     base = tree.pop("task", None)
-    if base is not None:
-        tree = merge(_without_replaced(read(base)[0], tree), tree)
     tree.setdefault("name", path.stem)
-    return tree, choices
+    if base is None:
+        return tree, choices
+    if base not in PRESETS:
+        raise unknown("task", str(base), PRESETS, f": {path} can build on one of these")
+    return merge(_without_replaced(read(base)[0], tree), tree), choices
 
 
 def _without_replaced(base: Tree, change: Mapping[str, Any]) -> Tree:
     """What a file builds on: own damage stands for all damage, an own source or model for all that goes with it."""
-    replaced = {table for table, key in (("data", "source"), ("model", "name")) if key in change.get(table, {})}
+    tables = {name: table for name, table in change.items() if isinstance(table, Mapping)}
+    replaced = {table for table, key in (("data", "source"), ("model", "name")) if key in tables.get(table, {})}
     replaced |= {"damage"} & change.keys()
     return {key: value for key, value in base.items() if key not in replaced}
 
@@ -136,6 +145,8 @@ def _apply(tree: Tree, override: str, algorithm: str, cls: type[Algorithm]) -> N
         place = place.setdefault(parent, {})
         if not isinstance(place, dict):
             raise SettingsError(f"'{key}' goes into '{parent}', which is a single value")
+    if path == "model.name":
+        place.clear()  # the options, and the layer, are another model's
     place[leaf] = _value(text.strip())
 
 
@@ -143,7 +154,8 @@ def _resolve(key: str, tree: Tree, algorithm: str, cls: type[Algorithm]) -> str:
     """Find the dotted path a user means: whole, or just its unmistakable end."""
     if key in registry.parameters(cls):
         return f"algorithms.{algorithm}.{key}"
-    known = list(dict.fromkeys([*keys(), *_leaves(tree)]))
+    common = {name: table for name, table in tree.items() if name != "algorithms"}
+    known = list(dict.fromkeys([*keys(), *_leaves(common)]))
     free = ("damage.", "model.options.", "algorithms.")
     if key in known or (key.startswith(free) and key.count(".") >= 2):
         return key
@@ -152,9 +164,17 @@ def _resolve(key: str, tree: Tree, algorithm: str, cls: type[Algorithm]) -> str:
         return ends[0]
     if ends:
         raise SettingsError(f"'{key}' could be {' or '.join(ends)}: write the whole")
-    near = get_close_matches(key, [*known, *(path.rsplit(".")[-1] for path in known), *registry.parameters(cls)], n=1)
+    raise _no_setting(key, known, algorithm)
+
+
+def _no_setting(key: str, known: Sequence[str], algorithm: str) -> SettingsError:
+    """Say whose setting it is instead, or which one may be meant."""
+    owners = {name: registry.parameters(registry.find(name)) for name in (*registry.NAMES, algorithm)}
+    if others := [name for name, theirs in owners.items() if key in theirs]:
+        return SettingsError(f"'{key}' is a setting of {' and '.join(others)}, not of {algorithm}")
+    near = get_close_matches(key, [*known, *(path.rsplit(".")[-1] for path in known), *chain(*owners.values())], n=1)
     hint = f"Did you mean '{near[0]}'?" if near else "`fedprof tasks show TASK` lists the settings."
-    raise SettingsError(f"There is no setting '{key}'. {hint}")
+    return SettingsError(f"There is no setting '{key}'. {hint}")
 
 
 def _leaves(tree: Tree, prefix: str = "") -> list[str]:
@@ -199,4 +219,6 @@ def _explain(problem: Mapping[str, Any]) -> str:
     if problem["type"] == "missing":
         return f"{where} is missing"
     value = "" if isinstance(problem["input"], Mapping) else f" = {problem['input']!r}"
-    return f"{where}{value}: {problem['msg'].removeprefix('Value error, ')}"
+    near = get_close_matches(str(problem["input"]), re.findall(r"'([^']+)'", problem["msg"]), n=1)
+    hint = f". Did you mean '{near[0]}'?" if near and problem["type"] == "literal_error" else ""
+    return f"{where}{value}: {problem['msg'].removeprefix('Value error, ')}{hint}"

@@ -8,8 +8,8 @@ from typing import Annotated, Literal, Self
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 Share = Annotated[float, Field(ge=0, le=1)]
-Positive = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(ge=1)]
+Positive = Annotated[float, Field(gt=0, le=1e15)]  # sums and products of such numbers are finite
+Count = Annotated[int, Field(ge=1, lt=2**31, strict=True)]
 Parameter = bool | int | float | str | list[int] | list[float]
 
 
@@ -78,6 +78,10 @@ class Data(Strict):
             raise ValueError("source = 'folder' needs path, and path needs source = 'folder'")
         if self.source == "folder" and self.partition.kind != "given":
             raise ValueError("a folder's clients hold what it says: leave partition out, or make its kind 'given'")
+        if self.partition.kind in {"sizes", "dirichlet", "shards"} and self.samples is not None:
+            raise ValueError(
+                f"partition.kind = '{self.partition.kind}' decides how many samples a client gets: leave samples out"
+            )
         if self.partition.kind == "given" and (self.samples is not None or self.validation is not None):
             raise ValueError("where the partition is given, samples and validation are too: leave them out")
         return self
@@ -133,7 +137,7 @@ class Fleet(Strict):
 
     speed: Normal = Field(description="processor, GHz (s_k)")
     bandwidth: Normal = Field(description="downlink, MHz (bw_k)")
-    snr_db: float = Field(description="signal-to-noise ratio, dB")
+    snr_db: Annotated[float, Field(ge=-100, le=200)] = Field(description="signal-to-noise ratio, dB")
 
 
 class Costs(Strict):
@@ -165,7 +169,7 @@ class Conditions(Strict):
 class Settings(Strict):
     """A federated task, complete: the paper's Table 2 and what it leaves open."""
 
-    name: str
+    name: Annotated[str, Field(pattern=r"^\w[\w. +-]*$", max_length=100, description="also the name of its folder")]
     title: str = ""
     data: Data
     damage: dict[str, Damage] = Field(default_factory=dict)
