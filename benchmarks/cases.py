@@ -75,6 +75,10 @@ def sweep() -> list[Case]:
     for batch in (8, 32, 128):
         cases.append(images("LeNet 20-50-500", create("lenet-caffe", 0), "fc1", batch))
         cases.append(images("3x3 CNN 32-64, 32 x 32 x 3", small_kernels(), "7", batch, side=32, channels=3))
+    for batch in (32, 256):
+        cases.append(
+            images("MLP 784-2048-2048-10", create("mlp", 0, inputs=784, hidden=[2048, 2048], outputs=10), "fc1", batch)
+        )
     return cases
 
 

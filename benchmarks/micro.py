@@ -2,8 +2,8 @@
 
     python benchmarks/micro.py [PART ...] [--turns N] [--workers N] [--out FOLDER]
 
-Parts: native, sweep, torch, profiling, selection, startup, gasturbine (needs FEDPROF_DATA); by default all. Whatever is
-compared takes turns; figures are medians.
+Parts: native, sweep, avx2, torch, profiling, selection, startup, gasturbine (needs FEDPROF_DATA); by default all.
+Whatever is compared takes turns; figures are medians.
 """
 
 from __future__ import annotations
@@ -36,6 +36,13 @@ COMMANDS = {
     "python -c 'import fedprof'": ("-c", "import fedprof"),
     "fedprof --help": ("-m", "fedprof", "--help"),
     "fedprof run --help": ("-m", "fedprof", "run", "--help"),
+}
+
+AVX2 = {
+    "NUMBA_CPU_NAME": "haswell",
+    "ATEN_CPU_CAPABILITY": "avx2",
+    "ONEDNN_MAX_CPU_ISA": "AVX2",
+    "MKL_ENABLE_INSTRUCTIONS": "AVX2",
 }
 
 
@@ -92,6 +99,15 @@ def swept(options: argparse.Namespace) -> str:
         "Other batch sizes, widths and image sizes; 2 clients of 480 images, 200 evaluated; ratios to the plain loop."
     )
     return f"## Sweep\n\n{told}\n\n{machine.table(columns, rows)}"
+
+
+def narrow(options: argparse.Namespace) -> str:
+    """The sweep where neither compiler nor libraries use AVX-512."""
+    command = [sys.executable, __file__, "sweep", "--turns", str(options.turns), "--workers", str(options.workers)]
+    done = subprocess.run(command, env={**os.environ, **AVX2}, capture_output=True, text=True, check=True)
+    table = done.stdout[done.stdout.index("| case") :].strip()
+    settings = ", ".join(f"`{name}={value}`" for name, value in AVX2.items())
+    return f"## Sweep with AVX2\n\nThe same where nothing uses AVX-512 ({settings}).\n\n{table}"
 
 
 def any_model(options: argparse.Namespace) -> str:
@@ -210,6 +226,7 @@ def gasturbine(options: argparse.Namespace) -> str:
 PARTS: dict[str, Callable[[argparse.Namespace], str]] = {
     "native": native,
     "sweep": swept,
+    "avx2": narrow,
     "torch": any_model,
     "profiling": profiling,
     "selection": selection,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import math
+import shlex
 import sys
 from dataclasses import dataclass, field
 from datetime import date
@@ -143,7 +144,7 @@ def how_measured(options: argparse.Namespace) -> str:
     return (
         f"Whole rounds (choosing, training, combining, evaluation) of racers that are alive together and take turns, "
         f"{options.turns} each; before, everyone warms up ({warm_up}). A figure is the median over all rounds "
-        f"of a racer. Command: `python benchmarks/race.py`."
+        f"of a racer. Command: `python benchmarks/{shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]])}`."
     )
 
 

@@ -85,11 +85,14 @@ RACERS = (
 )
 
 FAIRNESS = (
-    """Everyone trains the same model on the same synthetic data (of the real tasks' shapes) with the same SGD, in
+    """Everyone trains the same model on the same synthetic data (of the real tasks' shapes) with the same plain SGD, in
     mini-batches that are slices of a shuffled tensor, and evaluates the global model after every round. Data are in
     memory, standardised before the clock starts (fedprof's anew in each round, from bytes).""",
     """The plain loop reuses one model, keeps weights and gradients in one flat vector each, and runs on one thread, as
     pfl and FedLab do.""",
+    """W2's 500 clients hold windows of 48,000 images, each image at five clients; the images held out are among them.
+    So all racers fit into memory at once; nobody gains by it.""",
+    "Evaluation is in batches of 256 (W1) and 128 (W2); FedJAX's in batches of 1,000, which suits it better.",
     "fedprof's rounds are those of `fedprof run`: virtual clock, energy, gate, one SQLite transaction; two threads.",
 )
 
