@@ -72,7 +72,14 @@ def _alike(shown, real):
     ) != 2:
         return False
     pairs = zip(map(float, NUMBER.findall(shown)), map(float, NUMBER.findall(real)), strict=True)
-    return all(abs(a - b) <= max(0.05, 0.15 * abs(a)) or "client-" in shown for a, b in pairs)
+    return all(abs(a - b) <= _tolerance(a) or "client-" in shown for a, b in pairs)
+
+
+def _tolerance(number):
+    """Accuracies vary by little; small counts by one or not at all; costs and divergences by their size."""
+    if number == round(number):
+        return 0 if number < 4 else max(1, 0.15 * number)
+    return 0.03 if 0.5 <= number <= 1 else 0.002 + 0.15 * number
 
 
 def rewrite(path):

@@ -37,7 +37,9 @@ def test_every_command_has_an_example():
 
 
 def test_a_wrong_page_would_be_noticed():
-    assert differences("best 0.912", "best 0.500")
+    assert differences("best 0.912", "best 0.870")
+    assert differences("0.0749 Wh", "0.0949 Wh")
+    assert differences("reached 3/3", "reached 2/3")
     assert differences("best 0.912", "worst 0.912")
     assert differences("one\ntwo", "one")
     assert not differences("best  0.912", "best 0.910")

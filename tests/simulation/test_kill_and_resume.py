@@ -62,6 +62,18 @@ def test_killed_after_any_statement_even_while_the_file_is_made(whole, path):
     assert contents(path) == contents(whole)
 
 
+def test_the_compiled_engine_is_killed_and_resumed_too(path, tmp_path):
+    native, chance, deaths = ("--engine", "native", "--workers", "2"), random.Random(1), 0
+    assert finish(tmp_path / "whole.sqlite", *native, rounds=400).wait() == 0
+    while deaths < 3 and rounds_in(path) < 400:
+        command = Command(path, *native, rounds=400)
+        until(path, rounds_in(path) + chance.randint(5, 40), command)
+        deaths += command.kill() == KILLED
+    assert deaths
+    assert finish(path, *native, "--workers", "1", rounds=400).wait() == 0
+    assert contents(path) == contents(tmp_path / "whole.sqlite")
+
+
 def test_a_process_of_ones_own_is_killed_and_resumed_too(whole, path):
     call = [sys.executable, "-m", "fedprof", *arguments(path)]
     running = subprocess.Popen(call, stderr=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
