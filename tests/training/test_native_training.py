@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import platform
 import subprocess
 import sys
 import textwrap
@@ -215,8 +216,8 @@ import numpy as np
 from test_native_training import RECIPES, build
 from native_cases import flat, torch_training
 from fedprof.training.native.engine import NativeEngine
-from fedprof.training.native.machine import lanes_for
-assert lanes_for(64) == {lanes}
+from fedprof.training.native import machine
+assert (machine.lanes_for(64), machine.registers(), machine.fused_multiply_add()) == {expected}
 for name in ("mlp", "odd CNN"):
     work = build(name)
     weights = flat(work.model)
@@ -226,9 +227,14 @@ for name in ("mlp", "odd CNN"):
 """
 
 
-@pytest.mark.parametrize("lanes", [4, 8])
-def test_narrower_machines_compute_the_same(lanes, monkeypatch):
-    monkeypatch.setenv("FEDPROF_NATIVE_LANES", str(lanes))
-    code = textwrap.dedent(NARROW.format(lanes=lanes))
+@pytest.mark.skipif(platform.machine() != "x86_64", reason="names processors of one family")
+@pytest.mark.parametrize(
+    ("name", "features", "expected"),
+    [("haswell", "+avx2,+fma", (8, 16, True)), ("nehalem", "+sse4.2", (4, 16, False))],
+)
+def test_older_processors_compute_the_same(name, features, expected, monkeypatch):
+    monkeypatch.setenv("NUMBA_CPU_NAME", name)
+    monkeypatch.setenv("NUMBA_CPU_FEATURES", features)
+    code = textwrap.dedent(NARROW.format(expected=expected))
     done = subprocess.run([sys.executable, "-c", code], cwd=TESTS, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
