@@ -94,7 +94,7 @@ def test_a_clients_memory_of_what_it_answered_is_the_runs(matching):
         return node(Message(content, 100, QUERY)).content[KEY]["failure"]
 
     assert failure() == ""
-    assert "already answered for model version 0" in failure()
+    assert "already asked about model version 0" in failure()
     node.context.state = RecordDict()
     assert failure() == ""
 

@@ -78,12 +78,12 @@ def test_an_exchange_survives_a_restart_and_is_answered_once():
 
 def test_malformed_messages_are_refused():
     profile, baseline = pair(4)
-    client, server = SCHEME.client(), SCHEME.server(baseline)
+    server = SCHEME.server(baseline)
     with pytest.raises(MatchingError, match="15 bytes of variances"):
-        client.first(resent(server.ask(), payload=bytes(15)), profile)
+        SCHEME.client().first(resent(server.ask(), payload=bytes(15)), profile)
     with pytest.raises(MatchingError, match="holds no variances"):
-        client.first(resent(server.ask(), payload=np.full(4, -1, "<f4").tobytes()), profile)
-    reply = client.first(server.ask(), profile)
+        SCHEME.client().first(resent(server.ask(), payload=np.full(4, -1, "<f4").tobytes()), profile)
+    reply = SCHEME.client().first(server.ask(), profile)
     variances, keys, ciphertext = encrypted_mean._split(unpack(reply))
     for payload, text in [
         ([variances, keys], "do not add up"),

@@ -113,9 +113,9 @@ def test_every_profile_has_a_key_of_its_own():
 
 
 def test_another_clients_key_does_not_open_a_message():
-    (_, _, _, answer), (stranger, *_) = exchange(seed=0), exchange(seed=1)
+    (_, _, _, answer), (stranger, *_), (other, *_) = exchange(seed=0), exchange(seed=1), exchange(seed=2)
     with pytest.raises(MatchingError, match="another exchange"):
-        stranger.second(answer)
+        other.second(answer)
     with pytest.raises(MatchingError, match="no baseline gives that"):
         stranger.second(resent(answer, key=key_of(stranger)))
 
@@ -209,6 +209,38 @@ def test_an_answer_is_decrypted_once():
     assert len(client.state()) == 8, "the key is forgotten"
 
 
+def impossible(sign):
+    """The payload of an answer that decrypts to far too much, or to far too little."""
+    return bytes(ring.POLYNOMIAL_BYTES) + (sign * (ring.Q // 3) % ring.Q).to_bytes(ring.SCALAR_BYTES, "little")
+
+
+REFUSED = {
+    "too much": {"payload": impossible(1)},
+    "too little": {"payload": impossible(-1)},
+    "another version": {"version": 9},
+    "another key": {"key": bytes(16)},
+    "cut short": {"payload": b"short"},
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_an_answer_that_is_refused_uses_up_the_key_too(case):
+    """Else a server could send answer after answer and read the number off what is refused and what is not."""
+    client, _, _, answer = exchange()
+    with pytest.raises(MatchingError):
+        client.second(resent(answer, **REFUSED[case]))
+    assert len(client.state()) == 8, "the key is forgotten"
+    with pytest.raises(MatchingError, match="no exchange is open"):
+        client.second(answer)
+
+
+def test_bytes_that_are_no_answer_use_up_the_key():
+    client, _, _, answer = exchange()
+    for message in (b"garbage" * 20, answer):
+        with pytest.raises(MatchingError):
+            client.second(message)
+
+
 def test_the_server_answers_one_ciphertext_an_exchange():
     _, server, reply, _ = exchange()
     with pytest.raises(MatchingError, match="answered already"):
@@ -270,9 +302,8 @@ def test_a_refusal_does_not_tell_the_number_it_refuses():
     refused = []
     for sign in (-1, 1):
         client, _, _, answer = exchange()
-        payload = bytes(ring.POLYNOMIAL_BYTES) + (sign * (ring.Q // 3) % ring.Q).to_bytes(ring.SCALAR_BYTES, "little")
         with pytest.raises(MatchingError, match="no baseline gives that") as error:
-            client.second(resent(answer, payload=payload))
+            client.second(resent(answer, payload=impossible(sign)))
         refused.append(str(error.value))
     for mean in (1e6, 2e6):
         profile, question = Profile([mean], [1.0], 1), MASKED.server(Profile([0.0], [1.0], 1)).ask()
