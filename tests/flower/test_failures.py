@@ -19,6 +19,7 @@ from fedprof.simulation.store import Store
 pytestmark = pytest.mark.flower
 
 VICTIM = "client-1"
+UNREADABLE = Array("float32", (1,), "numpy.ndarray", b"\x93NUMPY\x01\0\x0b\0{'descr':()}")
 
 
 def only_train(distort):
@@ -119,7 +120,12 @@ FAILURES = {
     "the answer is malformed": (answer_changed(samples="many"), "samples is a str"),
     "the update is NaN": (with_arrays(lambda n, a: a * np.float32("nan")), "non-finite weights"),
     "the update is infinite": (with_arrays(lambda n, a: a + np.float32("inf")), "non-finite weights"),
-    "the update has wrong shapes": (with_arrays(lambda n, a: a[:1]), "wrong shape"),
+    "the update has wrong shapes": (with_arrays(lambda n, a: a[:1]), "wrong array"),
+    "the update has another type": (with_arrays(lambda n, a: a.astype(np.float16)), "is float16"),
+    "the update is no arrays at all": (
+        changed(arrays=ArrayRecord(dict.fromkeys(("fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"), UNREADABLE))),
+        "unreadable array",
+    ),
     "the update has other arrays": (changed(arrays=ArrayRecord({"x": Array(np.zeros(2))})), "wrong arrays"),
     "there is no update": (without("arrays"), "0 ArrayRecords"),
     "there are two updates": (changed(more=ArrayRecord({"x": Array(np.zeros(2))})), "2 ArrayRecords"),

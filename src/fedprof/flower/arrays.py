@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedprof.errors import FedProfError, SettingsError, StoreError
@@ -17,9 +19,10 @@ if TYPE_CHECKING:
     from fedprof.algorithms.base import Vector
 
 WEIGHTS = "weights"
+_NPY = "numpy.ndarray"
+"""How Flower calls the only way in which it sends arrays."""
 OTHER = "array/"
 """In a store: arrays that float32 does not hold exactly."""
-_UNREADABLE = (ValueError, TypeError, KeyError, EOFError, OSError, SyntaxError, MemoryError)
 
 
 class UnusableError(FedProfError):
@@ -35,21 +38,44 @@ def flatten(arrays: ArrayRecord) -> Vector:
 
 
 def flatten_like(arrays: ArrayRecord, wanted: ArrayRecord) -> Vector:
-    """Flatten a client's record; an ``UnusableError`` if it has not the names and shapes of the global one."""
+    """Flatten a client's record; an ``UnusableError`` if it has not the names, types and shapes of the global one."""
     if arrays.keys() != wanted.keys():
         missing, unknown = sorted(wanted.keys() - arrays.keys()), sorted(arrays.keys() - wanted.keys())
         raise UnusableError(f"wrong arrays: missing {missing[:3]}, unknown {unknown[:3]}")
     pieces = []
     for name, array in wanted.items():
-        try:
-            values = arrays[name].numpy()
-        except _UNREADABLE as error:
-            raise UnusableError(f"unreadable array {name}: {type(error).__name__}") from error
-        if values.dtype.kind not in "fiub" or values.shape != tuple(array.shape):
-            raise UnusableError(f"wrong shape: {name} is {values.dtype} {values.shape}, expected {tuple(array.shape)}")
+        values = _values(name, arrays[name], np.dtype(array.dtype), tuple(array.shape))
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and the gate drops it
             pieces.append(values.astype(np.float32).reshape(-1))
     return np.concatenate(pieces)
+
+
+def _values(name: str, sent: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """What a client sent as this array; nothing is allocated for one of another type, shape or size."""
+    found_dtype, found_shape, fortran, start = _header(name, sent)
+    if (found_dtype, found_shape) != (dtype, shape):
+        raise UnusableError(f"wrong array: {name} is {found_dtype} {found_shape}, expected {dtype} {shape}")
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if len(sent.data) - start != size:
+        raise UnusableError(f"wrong array: {name} holds {len(sent.data) - start} bytes, expected {size}")
+    return np.frombuffer(sent.data, dtype, offset=start).reshape(shape, order="F" if fortran else "C")
+
+
+def _header(name: str, sent: Array) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
+    """Type, shape and order in the NPY file that Flower sends an array as, and where in it the values begin."""
+    file = BytesIO(sent.data)
+    if sent.stype != _NPY:
+        raise UnusableError(f"unreadable array {name}: of another kind than {_NPY}")
+    if sent.data[: npy.MAGIC_LEN] != npy.magic(1, 0):
+        raise UnusableError(f"unreadable array {name}: not in NumPy's format 1.0")
+    file.seek(npy.MAGIC_LEN)
+    try:
+        shape, fortran, dtype = npy.read_array_header_1_0(file)
+    except Exception as error:
+        # All exceptions: the header is a Python literal, and NumPy hands on whatever tokenising and evaluating one of a
+        # stranger's raises (RecursionError, TokenError, OverflowError, ...). The bytes alone are to blame for any.
+        raise UnusableError(f"unreadable array {name}: {type(error).__name__}") from error
+    return dtype, shape, fortran, file.tell()
 
 
 def load(model: nn.Module, arrays: ArrayRecord) -> None:
