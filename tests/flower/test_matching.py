@@ -10,7 +10,7 @@ from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedprof.core.capture import profile
 from fedprof.flower.protocol import KEY, QUERY, Question
-from fedprof.matching import MATCHINGS, make
+from fedprof.matching import MATCHINGS, encrypted_mean, make
 
 pytestmark = pytest.mark.flower
 
@@ -105,3 +105,15 @@ def test_a_client_set_to_another_way_sends_nothing_and_keeps_the_neutral_score()
     start(strategy, grid, 1)
     assert np.isnan(strategy.members.state["client/divergence"]).all()
     assert all("use the same matching=" in why for why in strategy.members.failures.values())
+
+
+def test_keys_that_the_server_cannot_compute_with_cost_clients_their_profile_and_not_the_run(monkeypatch):
+    pytest.importorskip("tenseal", reason="needs the private extra: pip install 'fedprof[private]'")
+    keys = encrypted_mean.new_keys()
+    monkeypatch.setattr(encrypted_mean, "new_keys", lambda: keys)
+    without_rotations = keys.serialize(save_public_key=True, save_galois_keys=False, save_relin_keys=True)
+    monkeypatch.setattr(encrypted_mean, "_public", lambda _: bytes(without_rotations))
+    _, strategy = run("encrypted-mean", rounds=1)
+    assert all("no keys and ciphertexts to compute with" in why for why in strategy.members.failures.values())
+    assert len(strategy.members.failures) == 3
+    assert len(strategy.going.heard) == 2

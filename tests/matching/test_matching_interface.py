@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from profile_pairs import pair
+from hypothesis import given, settings
+from profile_pairs import pair, pairs
 
 from fedprof.core.divergence import divergence
 from fedprof.core.profile import Profile
@@ -39,6 +40,14 @@ def test_the_result_is_the_divergence(name, q):
     profile, baseline = pair(q)
     expected = divergence(profile, baseline)
     assert match(make(name), profile, baseline).divergence == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["plain", "client"])
+@settings(max_examples=40, deadline=None)
+@given(profiles=pairs())
+def test_the_error_is_below_1e_5_over_realistic_and_extreme_profiles(name, profiles):
+    expected = divergence(*profiles)
+    assert match(make(name), *profiles).divergence == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", LIGHT)
