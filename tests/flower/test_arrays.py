@@ -8,7 +8,7 @@ import numpy as np
 from flwr.app import Array, ArrayRecord
 
 from fedprof.errors import SettingsError, StoreError
-from fedprof.flower.arrays import UnusableError, flatten, flatten_like, pack, unpack
+from fedprof.flower.arrays import UnusableError, flatten, flatten_like, pack, types_of, unpack
 
 pytestmark = pytest.mark.flower
 
@@ -61,6 +61,14 @@ def test_a_stored_model_does_not_fit_another():
 def test_arrays_unlike_the_global_ones_are_refused_with_the_reason(changes, said):
     with pytest.raises(UnusableError, match=said):
         flatten_like(record(**changes), record())
+
+
+def test_a_client_may_keep_the_types_that_the_run_began_with():
+    widened = record(steps=np.array(2.5), weight=np.zeros((2, 3)))
+    assert len(flatten_like(record(), widened, types_of(record()))) == 9
+    assert len(flatten_like(widened, widened, types_of(record()))) == 9
+    with pytest.raises(UnusableError, match=r"weight is float16 \(2, 3\), expected float32"):
+        flatten_like(record(weight=np.zeros((2, 3), np.float16)), widened, types_of(record()))
 
 
 def test_a_missing_array_is_named():

@@ -9,6 +9,8 @@ from flower_fakes import federation, fedprof, loader, model, start, unavailable
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedprof.core.capture import profile
+from fedprof.core.profile import Profile
+from fedprof.errors import MatchingError
 from fedprof.flower.protocol import KEY, QUERY, Question
 from fedprof.matching import MATCHINGS, encrypted_mean, make
 
@@ -97,6 +99,30 @@ def test_a_clients_memory_of_what_it_answered_is_the_runs(matching):
     assert "already asked about model version 0" in failure()
     node.context.state = RecordDict()
     assert failure() == ""
+
+
+def masked_baseline(outside):
+    """A baseline that goes beyond what masked matching takes in some versions."""
+    return lambda arrays, version: Profile(np.full(6, 3e5 if version in outside else 0.0), np.ones(6), 9, version)
+
+
+def test_a_baseline_out_of_range_in_mid_run_leaves_what_is_known_of_the_clients(caplog):
+    strategy = fedprof(matching="masked", cohort=3, baseline=masked_baseline({1}))
+    start(strategy, federation(3, bad=(), matching="masked"), 2)
+    assert strategy.members.state["client/version"].tolist() == [0, 0, 0]
+    assert strategy.going.heard.keys() == {0, 1, 2}
+    assert "No client is asked for its profile under model version 1: masked matching takes means" in caplog.text
+
+
+def test_clients_are_profiled_again_once_the_baseline_is_in_range():
+    strategy = fedprof(matching="masked", cohort=3, baseline=masked_baseline({1}))
+    start(strategy, federation(3, bad=(), matching="masked"), 3)
+    assert strategy.members.state["client/version"].tolist() == [2, 2, 2]
+
+
+def test_a_baseline_out_of_range_at_the_start_is_an_error():
+    with pytest.raises(MatchingError, match="use matching='client'"):
+        start(fedprof(matching="masked", baseline=masked_baseline({0})), federation(3, bad=(), matching="masked"), 1)
 
 
 def test_a_client_set_to_another_way_sends_nothing_and_keeps_the_neutral_score():

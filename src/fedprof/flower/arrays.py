@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from torch import nn
 
     from fedprof.algorithms.base import Vector
+
+Types = Mapping[str, np.dtype[Any]]
 
 WEIGHTS = "weights"
 _NPY = "numpy.ndarray"
@@ -37,24 +39,39 @@ def flatten(arrays: ArrayRecord) -> Vector:
     return np.concatenate(pieces)
 
 
-def flatten_like(arrays: ArrayRecord, wanted: ArrayRecord) -> Vector:
-    """Flatten a client's record; an ``UnusableError`` if it has not the names, types and shapes of the global one."""
+def types_of(arrays: ArrayRecord) -> Types:
+    """The type of each array."""
+    return {name: np.dtype(array.dtype) for name, array in arrays.items()}
+
+
+def flatten_like(arrays: ArrayRecord, wanted: ArrayRecord, first: Types | None = None) -> Vector:
+    """Flatten a client's record; an ``UnusableError`` if it has not the names, types and shapes of the global one.
+
+    ``first`` are the types the run began with, which a client's model may still have: averages of integers are floats,
+    and Flower's adaptive strategies turn float32 into float64.
+    """
     if arrays.keys() != wanted.keys():
         missing, unknown = sorted(wanted.keys() - arrays.keys()), sorted(arrays.keys() - wanted.keys())
         raise UnusableError(f"wrong arrays: missing {missing[:3]}, unknown {unknown[:3]}")
     pieces = []
     for name, array in wanted.items():
-        values = _values(name, arrays[name], np.dtype(array.dtype), tuple(array.shape))
+        now = np.dtype(array.dtype)
+        values = _values(name, arrays[name], (now, (first or {}).get(name, now)), tuple(array.shape))
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and the gate drops it
             pieces.append(values.astype(np.float32).reshape(-1))
     return np.concatenate(pieces)
 
 
-def _values(name: str, sent: Array, dtype: np.dtype[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+def finite(arrays: ArrayRecord) -> bool:
+    """Whether no array of the server's own holds NaN or infinity."""
+    return all(np.isfinite(array.numpy()).all() for array in arrays.values())
+
+
+def _values(name: str, sent: Array, types: Sequence[np.dtype[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
     """What a client sent as this array; nothing is allocated for one of another type, shape or size."""
-    found_dtype, found_shape, fortran, start = _header(name, sent)
-    if (found_dtype, found_shape) != (dtype, shape):
-        raise UnusableError(f"wrong array: {name} is {found_dtype} {found_shape}, expected {dtype} {shape}")
+    dtype, found, fortran, start = _header(name, sent)
+    if dtype not in types or found != shape:
+        raise UnusableError(f"wrong array: {name} is {dtype} {found}, expected {types[-1]} {shape}")
     size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     if len(sent.data) - start != size:
         raise UnusableError(f"wrong array: {name} holds {len(sent.data) - start} bytes, expected {size}")
