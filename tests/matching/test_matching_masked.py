@@ -178,20 +178,27 @@ def test_answers_to_one_message_are_masked_afresh():
     assert (a != b).mean() > 0.999
 
 
-def test_the_client_sees_its_divergence_no_finer_than_24_bits():
-    profile, baseline = pair(8)
+def seen_by_the_client(q, times):
+    """What it decrypts, in units of the divergence, when the same profile meets the same baseline again and again."""
+    profile, baseline = pair(q)
     seen = []
-    for _ in range(12):
+    for _ in range(times):
         client, server = MASKED.client(), MASKED.server(baseline)
         answer = unpack(server.receive(client.first(server.ask(), profile)))
-        seen.append(masked._decrypt(answer, seed_of(client)) / (2 * 8))
-    assert 0 < np.ptp(seen) * 16 < 2.0**-23
-    assert len(set(seen)) == 12
+        seen.append(masked._decrypt(answer, seed_of(client)) / q)
+    return np.array(seen)
 
 
-def test_the_answer_carries_at_most_119_bits():
-    """All below is drowned in uniform noise; all above wraps."""
-    assert ring.Q.bit_length() - masked.NOISE_BITS == 119
+@pytest.mark.parametrize("q", [1, 8, 4096])
+def test_the_client_sees_its_divergence_no_finer_than_24_bits(q):
+    seen = seen_by_the_client(q, times=16)
+    assert 2.0**-25.5 < np.ptp(seen) < 2.0**-23.9  # 16 uniform draws from 2**-24 spread less once in 10**3.7
+    assert len(set(seen)) == 16
+
+
+def test_noise_drowns_all_but_the_upper_119_bits_of_the_answer():
+    spread = np.ptp(seen_by_the_client(1, times=16)) * 2.0**masked.TOTAL_BITS
+    assert math.log2(ring.Q) - math.log2(spread) < 120.5
 
 
 def test_the_server_learns_twenty_bits_of_one_number():
@@ -248,7 +255,7 @@ def test_the_server_answers_one_ciphertext_an_exchange():
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"parameters": 2}, "parameter set"),
+    ({"parameters": 1}, "parameter set"),
     ({"version": 9}, "version 9"),
     ({"q": 9}, "length 9"),
     ({"key": bytes(16)}, "another exchange"),
@@ -262,7 +269,7 @@ def test_an_answer_that_does_not_belong_to_the_profile_is_refused(change, text):
 
 
 @pytest.mark.parametrize(("change", "text"), [
-    ({"parameters": 2}, "parameter set"),
+    ({"parameters": 1}, "parameter set"),
     ({"payload": b"short"}, "5 bytes"),
     ({"payload": b"\xff" * 2 * ring.POLYNOMIAL_BYTES}, "not reduced"),
     ({"q": 4097}, "length 4097"),
@@ -327,7 +334,7 @@ def test_a_malicious_server_reads_one_number_of_its_choice():
     number = ring.constant(ring.times(factor, ciphertext)) + int(math.ldexp(100.0, masked.TOTAL_BITS))
     answer = ring.to_bytes(ring.times(factor, ring.expand(unpack(question).payload, "1")))
     payload = answer + (number % ring.Q).to_bytes(ring.SCALAR_BYTES, "little")
-    reply = client.second(Frame(masked.MaskedClient.scheme, Kind.ANSWER, 8, 3, payload, 1, key_of(client)).pack())
+    reply = client.second(Frame(masked.MaskedClient.scheme, Kind.ANSWER, 8, 3, payload, 2, key_of(client)).pack())
     learnt = np.frombuffer(unpack(reply).payload)[0]
     assert learnt == pytest.approx(2 * profile.mean[0] + (100 - logarithms / 2) / 8, abs=1e-4)
 
