@@ -2,19 +2,22 @@
 
     python benchmarks/flower_scale.py [--nodes N] [--rounds R] [--share C] [--out FOLDER]
 
-One run, in which the two strategies take turns round by round, so that both meet the same load. A first round, in which
-Ray starts its workers, is left out. Everything stays on the loopback interface, in a temporary folder.
+Times are from a run in which the two strategies take turns round by round, so that both meet the same load; a first
+round, in which Ray starts its workers, is left out. Memory is from two runs more, of each strategy alone and of as many
+rounds, because peaks only ever rise. Everything stays on the loopback interface, in a temporary folder.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import signal
 import subprocess
 import sysconfig
 import tempfile
+import time
 from datetime import date
 from pathlib import Path
 from statistics import median
@@ -22,6 +25,7 @@ from statistics import median
 import machine
 
 APP = Path(__file__).parent / "flower_scale_app"
+STRATEGIES = ("fedavg", "fedprof")
 SCRIPTS = Path(sysconfig.get_path("scripts"))
 COLUMNS = ["strategy", "round, median (s)", "fastest (s)", "server process (MiB)", "Ray's processes (MiB)"]
 
@@ -29,11 +33,8 @@ COLUMNS = ["strategy", "round, median (s)", "fastest (s)", "server process (MiB)
 def main() -> None:
     options = arguments()
     measured_on = machine.described("flwr", "ray", "torch")
-    with tempfile.TemporaryDirectory(prefix="fedprof-scale-") as name:
-        try:
-            found = measured(options, Path(name))
-        finally:
-            end_processes_of(Path(name))
+    found = measured(options, STRATEGIES)
+    found |= {f"{name}_mib": measured(options, (name,))["mib"] for name in STRATEGIES}
     text = report(found, options, measured_on)
     print(text)
     machine.write("flower-scale", text, options.out)
@@ -48,10 +49,19 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def measured(options: argparse.Namespace, folder: Path) -> dict:
-    """Run the app; what its ServerApp wrote down."""
+def measured(options: argparse.Namespace, strategies: tuple[str, ...]) -> dict:
+    """Run the app with processes of its own; what its ServerApp wrote down."""
+    with tempfile.TemporaryDirectory(prefix="fedprof-scale-") as name:
+        try:
+            return run(options, strategies, Path(name))
+        finally:
+            end_processes_of(Path(name))
+
+
+def run(options: argparse.Namespace, strategies: tuple[str, ...], folder: Path) -> dict:
     out = folder / "found.json"
     config = f'num-server-rounds={options.rounds} fraction-train={options.share} out="{out}"'
+    config += f' strategies="{",".join(strategies)}"'
     federation = ["--federation-config", f"num-supernodes={options.nodes}"]
     command = [SCRIPTS / "flwr", "run", APP, "local", "--stream", *federation, "--run-config", config]
     done = subprocess.run(command, env=environment(folder), capture_output=True, text=True, check=False)
@@ -67,14 +77,26 @@ def environment(folder: Path) -> dict[str, str]:
     return {**os.environ, **quiet, **local, "PATH": path}
 
 
-def end_processes_of(folder: Path) -> None:
-    """End Flower's local SuperLink, which outlives ``flwr run``: it is known by the Flower home in its environment."""
+def end_processes_of(folder: Path, seconds: float = 30.0) -> None:
+    """End Flower's local SuperLink, which outlives ``flwr run``, and see it gone: the next run's takes its port."""
+    deadline = time.monotonic() + seconds
+    while (left := processes_of(folder)) and time.monotonic() < deadline:
+        for process in left:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(process, signal.SIGTERM)
+        time.sleep(0.5)
+
+
+def processes_of(folder: Path) -> list[int]:
+    """Processes whose environment names this Flower home."""
+    found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
             if f"FLWR_HOME={folder / 'home'}".encode() in (entry / "environ").read_bytes().split(b"\0"):
-                os.kill(int(entry.name), signal.SIGTERM)
+                found.append(int(entry.name))
         except OSError:
             continue  # ended meanwhile, or not ours
+    return found
 
 
 def report(found: dict, options: argparse.Namespace, measured_on: str) -> str:
@@ -85,12 +107,12 @@ def report(found: dict, options: argparse.Namespace, measured_on: str) -> str:
         "",
         f"{measured_on} {options.rounds} rounds of each, in turns, {chosen} nodes a round.",
         "",
-        machine.table(COLUMNS, [row(name, found) for name in ("fedavg", "fedprof")]),
+        machine.table(COLUMNS, [row(name, found) for name in STRATEGIES]),
     ]
     told = (
         f"The first profiles of all nodes took {found['profiles_s']:.0f} s, once. A round of FedProf takes "
         f"{median(ratios):.2f} times as long as the round of FedAvg before it (median; {ratios[0]:.2f} to "
-        f"{ratios[-1]:.2f}). Memory is the peak, FedAvg's before any node had been profiled."
+        f"{ratios[-1]:.2f}). Memory is the peak over a run of each strategy alone, of as many rounds."
     )
     lines += ["", told, ""]
     return "\n".join(lines)

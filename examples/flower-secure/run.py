@@ -27,7 +27,14 @@ NODES = {"clinic-a": 2, "clinic-b": 4, "clinic-c": 1}
 """The app's partition of each node, of ten; partition 1 holds noise."""
 RUN_SECONDS = 600
 TLS_FILES = {"ca-cert": "ca.crt", "cert": "server.pem", "key": "server.key"}
-READY, CONNECTED, REFUSED = "Uvicorn running", "SuperNode ID:", "Exit Code"
+READY, CONNECTED = "Uvicorn running", "SuperNode ID:"
+REFUSED = {
+    "unregistered-key": "Failed to activate SuperNode",
+    "no-key": "All SuperNodes must be registered",
+    "no-ca": "CERTIFICATE_VERIFY_FAILED",
+    "plain-connection": "Server disconnected without sending a response",
+}
+"""What each node says that is refused: each lacks one thing, and must be refused for that."""
 
 
 def script(name: str) -> str:
@@ -77,6 +84,14 @@ class Federation:
             *security,
         )
 
+    def key(self, name: str) -> str:
+        """Make a key for a node; the option that gives it to a SuperNode."""
+        return f"--auth-supernode-private-key={node_key(self.folder / name)}"
+
+    def register(self, name: str) -> None:
+        """Let in the node that has this key."""
+        self.flwr("supernode", "register", self.folder / f"{name}.pub", "secure")
+
     def flwr(self, *arguments: object) -> str:
         """Run the command line."""
         command = [script("flwr"), *map(str, arguments)]
@@ -92,26 +107,19 @@ def demonstrate(federation: Federation, running: list[Started], rounds: int, sto
     running.append(federation.superlink())
     expect(running[0], READY)
     ca = f"--root-certificates={federation.folder / 'ca.crt'}"
-    keys = {name: f"--auth-supernode-private-key={node_key(federation.folder / name)}" for name in NODES}
+    keys = {name: federation.key(name) for name in NODES}
     for name in NODES:
-        federation.flwr("supernode", "register", federation.folder / f"{name}.pub", "secure")
+        federation.register(name)
     nodes = [federation.supernode(name, partition, ca, keys[name]) for name, partition in NODES.items()]
     running += nodes
-    stranger = f"--auth-supernode-private-key={node_key(federation.folder / 'stranger-key')}"
-    uninvited = {
-        "unregistered-key": [ca, stranger],
-        "no-key": [ca],
-        "no-ca": [keys["clinic-a"]],
-        "plain-connection": ["--insecure", "--max-retries=1"],
-    }
-    refused = [federation.supernode(name, 0, *security) for name, security in uninvited.items()]
+    refused = [federation.supernode(name, 0, *security) for name, security in uninvited(federation, ca).items()]
     running += refused
     for node in nodes:
         expect(node, CONNECTED)
         print(f"{node.name}: connected", flush=True)
     for node in refused:
-        expect(node, REFUSED)
-        print(f"{node.name}: refused ({why_refused(node.said())})", flush=True)
+        expect(node, REFUSED[node.name])
+        print(f"{node.name}: refused ({line_with(REFUSED[node.name], node.said())})", flush=True)
     settings = f'num-server-rounds={rounds} fraction-train=0.67 matching="{federation.matching}"'
     settings += f" store={json.dumps(str(store))}"
     command = [script("flwr"), "run", str(APP), "secure", "--stream", "--run-config", settings]
@@ -120,15 +128,27 @@ def demonstrate(federation: Federation, running: list[Started], rounds: int, sto
     print(running[-1].said())
 
 
+def uninvited(federation: Federation, ca: str) -> dict[str, list[str]]:
+    """Nodes that each lack one thing. A plain connection has no key either: a SuperNode sends none without TLS."""
+    no_ca = federation.key("no-ca-key")
+    federation.register("no-ca-key")
+    return {
+        "unregistered-key": [ca, federation.key("stranger-key")],
+        "no-key": [ca],
+        "no-ca": [no_ca],
+        "plain-connection": ["--insecure", "--max-retries=1"],
+    }
+
+
 def expect(one: Started, text: str) -> None:
     """Wait until a process logs a text."""
     if one.wait_for(text) is None:
         raise SystemExit(f"{one.name} did not say {text!r}; it said:\n{one.said()}")
 
 
-def why_refused(log: str) -> str:
-    """The line that says why, of those after the exit code."""
-    return next(line.strip() for line in log.split(REFUSED)[1].splitlines()[2:] if line.strip())
+def line_with(text: str, log: str) -> str:
+    """The line of a log that holds a text."""
+    return next(line.strip() for line in log.splitlines() if text in line)
 
 
 def show(store: Path, rounds: int) -> None:

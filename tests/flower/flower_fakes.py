@@ -4,7 +4,7 @@ import copy
 
 import numpy as np
 import torch
-from flwr.app import ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
+from flwr.app import Array, ArrayRecord, Context, Error, Message, MetricRecord, RecordDict
 from flwr.common.constant import ErrorCode
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import FedAvg
@@ -208,3 +208,25 @@ def evaluate(number, arrays):
 
 def weights(result):
     return np.concatenate([array.numpy().reshape(-1) for array in result.arrays.values()])
+
+
+def with_arrays(change):
+    """A way for replies to go wrong: each array is changed."""
+
+    def distort(message, reply):
+        reply.content["arrays"] = ArrayRecord(
+            {name: Array(change(name, array.numpy())) for name, array in reply.content["arrays"].items()}
+        )
+        return reply
+
+    return distort
+
+
+def in_rounds(distort, *numbers):
+    """Distort training replies in some rounds."""
+
+    def wrong(message, reply):
+        trains = message.metadata.message_type == "train" and message.content["config"]["server-round"] in numbers
+        return distort(message, reply) if trains else reply
+
+    return wrong

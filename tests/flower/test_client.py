@@ -4,6 +4,8 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the flower extra: pip install 'fedprof[flower]'")
 
+from dataclasses import replace
+
 import torch
 from flower_fakes import Net, Node, client_app, loader, model
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
@@ -14,7 +16,7 @@ from fedprof.core.profile import Profile
 from fedprof.errors import SettingsError
 from fedprof.flower.client import fedprof_mod, fedprof_query
 from fedprof.flower.protocol import KEY, QUERY, Answer, Question
-from fedprof.matching import make
+from fedprof.matching import make, ring
 from fedprof.matching.frames import unpack
 
 pytestmark = pytest.mark.flower
@@ -154,8 +156,59 @@ def test_the_mod_works_in_ones_own_client_app():
 def test_a_private_client_answers_once_for_each_model_version():
     node = Node(client_app(DATA, matching="client"), "a")
     assert taken(send(node, question(3, "client")).content).failure == ""
-    assert "already answered" in taken(send(node, question(3, "client")).content).failure
+    assert "already asked about model version 3" in taken(send(node, question(3, "client")).content).failure
     assert taken(send(node, question(4, "client")).content).failure == ""
+
+
+def overflowing(unit):
+    """Weights that the server chose so that one unit's mean, or none, is beyond float32 on these data."""
+    net = model()
+    with torch.no_grad():
+        net.fc1.bias[unit] = float("inf")
+    return ArrayRecord(net.state_dict())
+
+
+@pytest.mark.parametrize("agreed", ["client", "masked", None])
+def test_a_hidden_profile_that_cannot_be_made_is_refused_in_words_that_do_not_depend_on_the_data(agreed):
+    """Which unit overflows, or whether one does, would tell the server of the data, and as often as it likes."""
+    asked = question(matching=agreed or "masked")
+    answers = [taken(send(Node(client_app(DATA, agreed), "a"), asked, arrays=overflowing(k)).content) for k in (1, 5)]
+    unlike = Node(client_app(DATA, agreed, source=failing(ValueError("patient 17"))), "a")
+    answers.append(taken(send(unlike, asked).content))
+    assert {answer.failure for answer in answers} == {"MatchingError: cannot profile; the node's own log says why"}
+
+
+def test_a_node_says_nothing_of_its_data_either_when_it_is_asked_for_its_name():
+    node = Node(client_app(DATA, "masked", source=failing(ValueError("patient 17"))), "a")
+    assert "patient" not in taken(send(node, Question(0)).content).failure
+
+
+@pytest.mark.parametrize("matching", ["client", "masked"])
+def test_a_refusal_uses_up_the_version(matching):
+    """Else every set of weights that overflows on some data and not on others would be a question for nothing."""
+    node = Node(client_app(DATA, matching), "a")
+    assert "cannot profile" in taken(send(node, question(3, matching), arrays=overflowing(0)).content).failure
+    assert "already asked about model version 3" in taken(send(node, question(3, matching)).content).failure
+    assert taken(send(node, question(4, matching)).content).failure == ""
+
+
+def test_the_nodes_own_log_says_why(caplog):
+    send(Node(client_app(DATA, "masked"), "a"), question(matching="masked"), arrays=overflowing(4))
+    assert "mean[4] is nan" in caplog.text
+
+
+@pytest.mark.parametrize("first", ["impossible", "honest"])
+def test_a_second_message_uses_up_the_key_in_the_nodes_memory_whether_it_is_answered_or_not(first):
+    node = Node(client_app(DATA, "masked"), "a")
+    server = make("masked").server(profile(model(), loader(99), "fc1"))
+    answer = server.receive(taken(send(node, Question(0, server.ask(), layer="fc1")).content).message)
+    impossible = bytes(ring.POLYNOMIAL_BYTES) + (ring.Q // 3).to_bytes(ring.SCALAR_BYTES, "little")
+    sent = {"honest": answer, "impossible": replace(unpack(answer), payload=impossible).pack()}
+    once = taken(send(node, Question(0, sent[first], second=True)).content)
+    assert bool(once.message) == (first == "honest")
+    assert len(node.context.state[KEY]["matching"]) == 8, "the key is forgotten"
+    again = taken(send(node, Question(0, answer, second=True)).content)
+    assert again.failure == "MatchingError: cannot finish matching; the node's own log says why"
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,10 @@ from flower_fakes import federation, fedprof, loader, model, start, unavailable
 from flwr.app import ArrayRecord, ConfigRecord, Message, RecordDict
 
 from fedprof.core.capture import profile
+from fedprof.core.profile import Profile
+from fedprof.errors import MatchingError
 from fedprof.flower.protocol import KEY, QUERY, Question
-from fedprof.matching import MATCHINGS, make
+from fedprof.matching import MATCHINGS, encrypted_mean, make
 
 pytestmark = pytest.mark.flower
 
@@ -94,9 +96,33 @@ def test_a_clients_memory_of_what_it_answered_is_the_runs(matching):
         return node(Message(content, 100, QUERY)).content[KEY]["failure"]
 
     assert failure() == ""
-    assert "already answered for model version 0" in failure()
+    assert "already asked about model version 0" in failure()
     node.context.state = RecordDict()
     assert failure() == ""
+
+
+def masked_baseline(outside):
+    """A baseline that goes beyond what masked matching takes in some versions."""
+    return lambda arrays, version: Profile(np.full(6, 3e5 if version in outside else 0.0), np.ones(6), 9, version)
+
+
+def test_a_baseline_out_of_range_in_mid_run_leaves_what_is_known_of_the_clients(caplog):
+    strategy = fedprof(matching="masked", cohort=3, baseline=masked_baseline({1}))
+    start(strategy, federation(3, bad=(), matching="masked"), 2)
+    assert strategy.members.state["client/version"].tolist() == [0, 0, 0]
+    assert strategy.going.heard.keys() == {0, 1, 2}
+    assert "No client is asked for its profile under model version 1: masked matching takes means" in caplog.text
+
+
+def test_clients_are_profiled_again_once_the_baseline_is_in_range():
+    strategy = fedprof(matching="masked", cohort=3, baseline=masked_baseline({1}))
+    start(strategy, federation(3, bad=(), matching="masked"), 3)
+    assert strategy.members.state["client/version"].tolist() == [2, 2, 2]
+
+
+def test_a_baseline_out_of_range_at_the_start_is_an_error():
+    with pytest.raises(MatchingError, match="use matching='client'"):
+        start(fedprof(matching="masked", baseline=masked_baseline({0})), federation(3, bad=(), matching="masked"), 1)
 
 
 def test_a_client_set_to_another_way_sends_nothing_and_keeps_the_neutral_score():
@@ -105,3 +131,15 @@ def test_a_client_set_to_another_way_sends_nothing_and_keeps_the_neutral_score()
     start(strategy, grid, 1)
     assert np.isnan(strategy.members.state["client/divergence"]).all()
     assert all("use the same matching=" in why for why in strategy.members.failures.values())
+
+
+def test_keys_that_the_server_cannot_compute_with_cost_clients_their_profile_and_not_the_run(monkeypatch):
+    pytest.importorskip("tenseal", reason="needs the private extra: pip install 'fedprof[private]'")
+    keys = encrypted_mean.new_keys()
+    monkeypatch.setattr(encrypted_mean, "new_keys", lambda: keys)
+    without_rotations = keys.serialize(save_public_key=True, save_galois_keys=False, save_relin_keys=True)
+    monkeypatch.setattr(encrypted_mean, "_public", lambda _: bytes(without_rotations))
+    _, strategy = run("encrypted-mean", rounds=1)
+    assert all("no keys and ciphertexts to compute with" in why for why in strategy.members.failures.values())
+    assert len(strategy.members.failures) == 3
+    assert len(strategy.going.heard) == 2

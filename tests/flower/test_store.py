@@ -197,7 +197,10 @@ def test_an_accuracy_that_is_not_a_number_is_never_the_best(path, opened):
     assert [row.best_accuracy for row in opened().rounds()] == [0.3, 0.3, 0.3]
 
 
-@pytest.mark.parametrize("other", [{"seed": 1}, {"alpha": 3.0}, {"base": FedAdam(**HALF)}, {"name": "other"}])
+@pytest.mark.parametrize(
+    "other",
+    [{"seed": 1}, {"alpha": 3.0}, {"base": FedAdam(**HALF)}, {"base": FedAvg(fraction_train=0.9)}, {"name": "other"}],
+)
 def test_a_run_with_other_settings_is_refused(other, path):
     start(fedprof(store=path), federation(6), 1)
     with pytest.raises(StoreError, match="other settings"):

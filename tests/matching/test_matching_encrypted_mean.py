@@ -1,5 +1,7 @@
 """The paper's variant with encrypted means. Keys take a second to make, so the tests are few."""
 
+import re
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -28,11 +30,63 @@ def resent(message, **changes):
     return Frame(**{**unpack(message).__dict__, **changes}).pack()
 
 
-@settings(max_examples=3, deadline=None)
-@given(pairs(largest_mean=1e3))
+def right_or_refused(profile, baseline):
+    """Never wrong: beyond its range the scheme refuses, and says whose numbers are out of range."""
+    expected = divergence(profile, baseline)
+    try:
+        found = match(SCHEME, profile, baseline).divergence
+    except MatchingError as error:
+        if not re.search("the (client|baseline)'s go beyond|the client's variances differ", str(error)):
+            raise
+        return False
+    assert found == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    return True
+
+
+@settings(max_examples=10, deadline=None)
+@given(pairs(largest_mean=1e3, variances=(-4.0, 6.0), longest=600))
 def test_the_error_is_below_1e_5_over_realistic_and_extreme_profiles(profiles):
-    expected = divergence(*profiles)
-    assert match(SCHEME, *profiles).divergence == pytest.approx(expected, rel=1e-5, abs=1e-5)
+    profile, baseline = profiles
+    floored = Profile(baseline.mean, np.maximum(baseline.variance, 1e-10), 10, 1)
+    assert right_or_refused(profile, floored)
+
+
+@settings(max_examples=15, deadline=None)
+@given(pairs(largest_mean=1e6, variances=(-13.0, 13.0), longest=600))
+def test_over_whatever_there_is_the_result_is_right_or_refused(profiles):
+    right_or_refused(*profiles)
+
+
+def flat(q, mean, variance):
+    return Profile(np.full(q, mean), np.full(q, variance), 10, 3)
+
+
+EXTREMES = {
+    "as far apart as doubles go": (flat(4, 2.0**29.9, 1), flat(4, -(2.0**29.9), 1), True),
+    "close together and far from zero": (flat(16, 2.0**29.9 + 128, 1), flat(16, 2.0**29.9, 1), True),
+    "many, far apart": (flat(1000, 2.0**27, 1), flat(1000, -(2.0**27), 1), True),
+    "too many, too far apart": (flat(2000, 2.0**29, 1), flat(2000, -(2.0**29), 1), False),
+    "dead units in the baseline": (flat(16, 900, 1), flat(16, 0, 0), True),
+    "more dead units": (flat(512, 700, 1), flat(512, 0, 0), False),
+    "the client's variances far larger": (flat(64, 0, 1e13), flat(64, 0, 1e-3), True),
+    "the client's variances too large": (flat(64, 0, 1e30), flat(64, 0, 1e-3), False),
+}
+
+
+@pytest.mark.parametrize("case", EXTREMES)
+def test_what_would_wrap_is_refused_and_what_would_not_is_right(case):
+    profile, baseline, accepted = EXTREMES[case]
+    assert right_or_refused(profile, baseline) == accepted
+
+
+def test_the_refusal_names_who_is_out_of_range():
+    near, far = flat(2000, 0, 1), flat(2000, 2.0**29, 1)
+    with pytest.raises(MatchingError, match="the baseline's go beyond"):
+        SCHEME.server(far)
+    with pytest.raises(MatchingError, match="the client's go beyond"):
+        SCHEME.client().first(SCHEME.server(near).ask(), far)
+    with pytest.raises(MatchingError, match="the client's variances differ"):
+        match(SCHEME, flat(2, 0, 1e32), flat(2, 0, 1e-8))
 
 
 @pytest.mark.parametrize("q", [1, 4096])
@@ -78,18 +132,18 @@ def test_an_exchange_survives_a_restart_and_is_answered_once():
 
 def test_malformed_messages_are_refused():
     profile, baseline = pair(4)
-    client, server = SCHEME.client(), SCHEME.server(baseline)
+    server = SCHEME.server(baseline)
     with pytest.raises(MatchingError, match="15 bytes of variances"):
-        client.first(resent(server.ask(), payload=bytes(15)), profile)
+        SCHEME.client().first(resent(server.ask(), payload=bytes(15)), profile)
     with pytest.raises(MatchingError, match="holds no variances"):
-        client.first(resent(server.ask(), payload=np.full(4, -1, "<f4").tobytes()), profile)
-    reply = client.first(server.ask(), profile)
+        SCHEME.client().first(resent(server.ask(), payload=np.full(4, -1, "<f4").tobytes()), profile)
+    reply = SCHEME.client().first(server.ask(), profile)
     variances, keys, ciphertext = encrypted_mean._split(unpack(reply))
     for payload, text in [
         ([variances, keys], "do not add up"),
         ([variances, keys, ciphertext, ciphertext], "2 ciphertexts came where 1"),
         ([variances, b"no keys", ciphertext], "no TenSEAL keys"),
-        ([variances, other_keys(), ciphertext], "not parameter set 1"),
+        ([variances, other_keys(), ciphertext], "not parameter set 2"),
         ([variances, keys, ciphertext[:1000]], "no ciphertext of these keys"),
         ([variances, keys, shorter(keys)], "holds 3 numbers where 4096"),
     ]:
@@ -97,6 +151,48 @@ def test_malformed_messages_are_refused():
             server.receive(resent(reply, payload=encrypted_mean._join(payload)))
     with pytest.raises(MatchingError, match="do not add up"):
         server.receive(resent(reply, payload=unpack(reply).payload + b"x"))
+
+
+def without(**saved):
+    """Keys as a client sends them, less some."""
+    kept = {"public_key": True, "secret_key": False, "galois_keys": True, "relin_keys": True, **saved}
+    return bytes(encrypted_mean.new_keys().serialize(**{f"save_{name}": value for name, value in kept.items()}))
+
+
+def scaled(scale):
+    return tenseal.ckks_vector(encrypted_mean.new_keys(), [0.0] * 4096, scale=scale).serialize()
+
+
+def switched():
+    vector = tenseal.ckks_vector(encrypted_mean.new_keys(), [0.0] * 4096)
+    return (vector * 1.0).serialize()
+
+
+UNFIT = {
+    "no rotation keys": lambda: (without(galois_keys=False), None),
+    "no relinearisation keys": lambda: (without(relin_keys=False), None),
+    "too large a scale": lambda: (None, scaled(2.0**100)),
+    "too small a scale": lambda: (None, scaled(2.0**20)),
+    "a level spent": lambda: (None, switched()),
+}
+
+
+@pytest.mark.parametrize("case", UNFIT)
+def test_keys_and_ciphertexts_that_cannot_be_computed_with_are_refused_like_any_malformed_message(case):
+    """A server must be able to tell a client's fault from its own."""
+    profile, baseline = pair(4)
+    server = SCHEME.server(baseline)
+    reply = SCHEME.client().first(server.ask(), profile)
+    parts = encrypted_mean._split(unpack(reply))
+    sent = [new or old for new, old in zip((None, *UNFIT[case]()), parts, strict=True)]
+    with pytest.raises(MatchingError):
+        server.receive(resent(reply, payload=encrypted_mean._join(sent)))
+    server.receive(reply)
+
+
+def test_its_modulus_is_within_the_guidelines_of_2024():
+    assert encrypted_mean.DEGREE == 8192
+    assert sum(encrypted_mean.MODULUS_BITS) <= 214
 
 
 def other_keys():

@@ -7,7 +7,8 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from profile_pairs import pair
+from hypothesis import given, settings
+from profile_pairs import pair, pairs
 
 from fedprof.core.divergence import divergence
 from fedprof.core.profile import Profile
@@ -39,6 +40,14 @@ def test_the_result_is_the_divergence(name, q):
     profile, baseline = pair(q)
     expected = divergence(profile, baseline)
     assert match(make(name), profile, baseline).divergence == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize("name", ["plain", "client"])
+@settings(max_examples=40, deadline=None)
+@given(profiles=pairs())
+def test_the_error_is_below_1e_5_over_realistic_and_extreme_profiles(name, profiles):
+    expected = divergence(*profiles)
+    assert match(make(name), *profiles).divergence == pytest.approx(expected, rel=1e-5, abs=1e-5)
 
 
 @pytest.mark.parametrize("name", LIGHT)
@@ -123,12 +132,24 @@ def test_what_was_answered_survives_a_restart_of_the_client(name):
 
 
 @pytest.mark.parametrize("name", RATIONED)
-def test_a_refused_question_does_not_use_up_the_answer(name):
+def test_a_question_uses_up_its_version_before_there_is_a_profile_and_also_if_it_is_refused(name):
+    """A refusal can depend on the data, so a server that may go on asking could search for what is refused."""
     matching, (profile, baseline) = make(name), pair(8, version=3)
-    client = matching.client()
+    begun, refused = matching.client(), matching.client()
+    begun.begin(matching.server(baseline).ask())
+    with pytest.raises(MatchingError, match="length 9, not 8"):
+        refused.first(matching.server(pair(9, version=3)[1]).ask(), profile)
+    for client in (begun, matching.client(begun.state()), refused):
+        with pytest.raises(MatchingError, match="version 3 is refused"):
+            match(matching, profile, baseline, client)
+
+
+@pytest.mark.parametrize("name", RATIONED)
+def test_bytes_that_are_no_question_use_up_nothing(name):
+    client = make(name).client()
     with pytest.raises(MatchingError):
-        client.first(matching.server(pair(9)[1]).ask(), profile)
-    match(matching, profile, baseline, client)
+        client.first(b"garbage" * 20, pair(8)[0])
+    match(make(name), *pair(8), client)
 
 
 def test_plain_may_be_asked_again_for_it_hides_nothing():

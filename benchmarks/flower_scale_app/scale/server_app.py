@@ -1,4 +1,4 @@
-"""Let Flower's FedAvg and FedProf take turns, round by round, and write down what each took."""
+"""Let Flower's FedAvg and FedProf take turns, round by round, or one of them run alone; write down what each took."""
 
 import json
 import os
@@ -24,21 +24,26 @@ def main(grid, context):
     torch.manual_seed(0)
     model = Net()
     arrays = ArrayRecord(model.state_dict())
-    nodes = [FedAvg(fraction_train=config["fraction-train"], fraction_evaluate=0.0) for _ in range(2)]
-    strategies = {"fedavg": nodes[0], "fedprof": FedProf(nodes[1], baseline=(model, load_data(999_999), "fc1"))}
+    strategies = {name: make(name, config["fraction-train"], model) for name in config["strategies"].split(",")}
     while not list(grid.get_node_ids()):
         time.sleep(0.1)
-    warm_up = timed_round(strategies["fedavg"], 1, arrays, grid)
-    before = memory_mib()
+    warm_up = timed_round(make("fedavg", config["fraction-train"], model), 1, arrays, grid)
     begun = time.monotonic()
-    strategies["fedprof"].meet(1, arrays, grid)
+    if "fedprof" in strategies:
+        strategies["fedprof"].meet(1, arrays, grid)
     found = {"nodes": len(list(grid.get_node_ids())), "warm_up_s": warm_up, "profiles_s": time.monotonic() - begun}
     found |= {name: [] for name in strategies}
     for number in range(1, config["num-server-rounds"] + 1):
         for name, strategy in strategies.items():
             found[name].append(timed_round(strategy, number, arrays, grid))
-    found |= {"fedavg_mib": before, "fedprof_mib": memory_mib()}
+    found["mib"] = memory_mib()
     Path(config["out"]).write_text(json.dumps(found), encoding="utf-8")
+
+
+def make(name, share, model):
+    """A strategy."""
+    fedavg = FedAvg(fraction_train=share, fraction_evaluate=0.0)
+    return fedavg if name == "fedavg" else FedProf(fedavg, baseline=(model, load_data(999_999), "fc1"))
 
 
 def timed_round(strategy, number, arrays, grid):

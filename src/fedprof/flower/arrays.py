@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from flwr.app import Array, ArrayRecord
+from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from fedprof.errors import FedProfError, SettingsError, StoreError
@@ -16,10 +18,13 @@ if TYPE_CHECKING:
 
     from fedprof.algorithms.base import Vector
 
+Types = Mapping[str, np.dtype[Any]]
+
 WEIGHTS = "weights"
+_NPY = "numpy.ndarray"
+"""How Flower calls the only way in which it sends arrays."""
 OTHER = "array/"
 """In a store: arrays that float32 does not hold exactly."""
-_UNREADABLE = (ValueError, TypeError, KeyError, EOFError, OSError, SyntaxError, MemoryError)
 
 
 class UnusableError(FedProfError):
@@ -34,22 +39,60 @@ def flatten(arrays: ArrayRecord) -> Vector:
     return np.concatenate(pieces)
 
 
-def flatten_like(arrays: ArrayRecord, wanted: ArrayRecord) -> Vector:
-    """Flatten a client's record; an ``UnusableError`` if it has not the names and shapes of the global one."""
+def types_of(arrays: ArrayRecord) -> Types:
+    """The type of each array."""
+    return {name: np.dtype(array.dtype) for name, array in arrays.items()}
+
+
+def flatten_like(arrays: ArrayRecord, wanted: ArrayRecord, first: Types | None = None) -> Vector:
+    """Flatten a client's record; an ``UnusableError`` if it has not the names, types and shapes of the global one.
+
+    ``first`` are the types the run began with, which a client's model may still have: averages of integers are floats,
+    and Flower's adaptive strategies turn float32 into float64.
+    """
     if arrays.keys() != wanted.keys():
         missing, unknown = sorted(wanted.keys() - arrays.keys()), sorted(arrays.keys() - wanted.keys())
         raise UnusableError(f"wrong arrays: missing {missing[:3]}, unknown {unknown[:3]}")
     pieces = []
     for name, array in wanted.items():
-        try:
-            values = arrays[name].numpy()
-        except _UNREADABLE as error:
-            raise UnusableError(f"unreadable array {name}: {type(error).__name__}") from error
-        if values.dtype.kind not in "fiub" or values.shape != tuple(array.shape):
-            raise UnusableError(f"wrong shape: {name} is {values.dtype} {values.shape}, expected {tuple(array.shape)}")
+        now = np.dtype(array.dtype)
+        values = _values(name, arrays[name], (now, (first or {}).get(name, now)), tuple(array.shape))
         with np.errstate(over="ignore"):  # what float32 cannot hold becomes infinite, and the gate drops it
             pieces.append(values.astype(np.float32).reshape(-1))
     return np.concatenate(pieces)
+
+
+def finite(arrays: ArrayRecord) -> bool:
+    """Whether no array of the server's own holds NaN or infinity."""
+    return all(np.isfinite(array.numpy()).all() for array in arrays.values())
+
+
+def _values(name: str, sent: Array, types: Sequence[np.dtype[Any]], shape: tuple[int, ...]) -> NDArray[Any]:
+    """What a client sent as this array; nothing is allocated for one of another type, shape or size."""
+    dtype, found, fortran, start = _header(name, sent)
+    if dtype not in types or found != shape:
+        raise UnusableError(f"wrong array: {name} is {dtype} {found}, expected {types[-1]} {shape}")
+    size = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
+    if len(sent.data) - start != size:
+        raise UnusableError(f"wrong array: {name} holds {len(sent.data) - start} bytes, expected {size}")
+    return np.frombuffer(sent.data, dtype, offset=start).reshape(shape, order="F" if fortran else "C")
+
+
+def _header(name: str, sent: Array) -> tuple[np.dtype[Any], tuple[int, ...], bool, int]:
+    """Type, shape and order in the NPY file that Flower sends an array as, and where in it the values begin."""
+    file = BytesIO(sent.data)
+    if sent.stype != _NPY:
+        raise UnusableError(f"unreadable array {name}: of another kind than {_NPY}")
+    if sent.data[: npy.MAGIC_LEN] != npy.magic(1, 0):
+        raise UnusableError(f"unreadable array {name}: not in NumPy's format 1.0")
+    file.seek(npy.MAGIC_LEN)
+    try:
+        shape, fortran, dtype = npy.read_array_header_1_0(file)
+    except Exception as error:
+        # All exceptions: the header is a Python literal, and NumPy hands on whatever tokenising and evaluating one of a
+        # stranger's raises (RecursionError, TokenError, OverflowError, ...). The bytes alone are to blame for any.
+        raise UnusableError(f"unreadable array {name}: {type(error).__name__}") from error
+    return dtype, shape, fortran, file.tell()
 
 
 def load(model: nn.Module, arrays: ArrayRecord) -> None:

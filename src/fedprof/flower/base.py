@@ -86,6 +86,27 @@ def recall(base: Strategy, state: Mapping[str, NDArray[Any]]) -> None:
         setattr(innermost(base), name, ordered)
 
 
+def held(base: Strategy) -> dict[str, Any]:
+    """All that a strategy holds just now, for ``put_back``."""
+    return dict(vars(innermost(base)))
+
+
+def put_back(base: Strategy, attributes: Mapping[str, Any]) -> None:
+    """Make a strategy hold again what it ``held``; Flower's own replace their arrays and never change them in place."""
+    vars(innermost(base)).clear()
+    vars(innermost(base)).update(attributes)
+
+
+def settings(base: Strategy) -> dict[str, Any]:
+    """The numbers, names and switches that the user gave a strategy."""
+    plain = (bool, int, float, str)
+    return {
+        name: value
+        for name, value in sorted(vars(innermost(base)).items())
+        if isinstance(value, plain) and not name.startswith("_")
+    }
+
+
 def _items(value: object) -> list[tuple[object, Any]]:
     items: list[tuple[object, Any]] = []
     if isinstance(value, dict):

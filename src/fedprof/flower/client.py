@@ -7,8 +7,10 @@ global weights that came with the message, before any training.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
-from typing import Any
+import logging
+from collections.abc import Callable, Iterator, Sized
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ArrayRecord, ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
@@ -18,7 +20,14 @@ from fedprof import matching as ways
 from fedprof.errors import DataError, MatchingError
 from fedprof.flower.protocol import KEY, Answer, Question, one_line
 
+if TYPE_CHECKING:
+    from fedprof.core.profile import Profile
+
 ProfileSource = Callable[[Context], tuple[Any, ...]]
+
+LOG = logging.getLogger("flwr")
+CANNOT_PROFILE = "cannot profile; the node's own log says why"
+CANNOT_FINISH = "cannot finish matching; the node's own log says why"
 
 
 class FedProfClientApp(ClientApp):
@@ -74,10 +83,10 @@ def _answer(
     agreed = context.node_config.get("matching", matching)
     try:
         if question.second:
-            side = _side(question, context, agreed)
-            message = side.second(question.message)
-            _remember(context, side.state())
-            return Answer(name, message=message)
+            return Answer(name, message=_second(question, context, agreed))
+        if not question.message:
+            with _discreet(CANNOT_PROFILE, hides=agreed not in {None, "plain"}):
+                return Answer(name, samples=_count(source(context)[1]))
         return _first(name, question, content, context, source, agreed)
     except Exception as error:  # noqa: BLE001 - whatever the user's model or data raise, the client trains all the same
         return Answer(name, failure=one_line(f"{type(error).__name__}: {error}"))
@@ -86,19 +95,46 @@ def _answer(
 def _first(
     name: str, question: Question, content: RecordDict, context: Context, source: ProfileSource, agreed: object
 ) -> Answer:
-    model, data, *own_layer = source(context)
-    if not question.message:
-        return Answer(name, samples=_count(data))
+    side = _side(question, context, agreed)
+    asked = side.begin(question.message)
+    _remember(context, side.state())
+    with _discreet(CANNOT_PROFILE, hides=side.hides):
+        mine = _profile(question, content, *source(context))
+        message = side.answer(asked, mine)
+    _remember(context, side.state())
+    return Answer(name, mine.count, message)
+
+
+def _second(question: Question, context: Context, agreed: object) -> bytes:
+    side = _side(question, context, agreed)
+    try:
+        with _discreet(CANNOT_FINISH, hides=side.hides):
+            return side.second(question.message)
+    finally:
+        _remember(context, side.state())
+
+
+def _profile(question: Question, content: RecordDict, model: Any, data: Any, own_layer: str | None = None) -> Profile:
     from fedprof.core.capture import profile
     from fedprof.flower.arrays import load
 
     load(model, _global_weights(content))
-    layer = own_layer[0] if own_layer else question.layer or None
-    mine = profile(model, data, layer, version=question.version)
-    side = _side(question, context, agreed)
-    message = side.first(question.message, mine)
-    _remember(context, side.state())
-    return Answer(name, mine.count, message)
+    return profile(model, data, own_layer or question.layer or None, version=question.version)
+
+
+@contextmanager
+def _discreet(said: str, *, hides: bool) -> Iterator[None]:
+    """Inside, whatever goes wrong is told the server in these words alone, if the profile is hidden from it.
+
+    The server chooses the weights and so what goes wrong: which error it is, and about which unit, depends on the data.
+    """
+    try:
+        yield
+    except Exception as error:
+        if not hides:
+            raise
+        LOG.warning("%s: %s", type(error).__name__, error)
+        raise MatchingError(said) from error
 
 
 def _side(question: Question, context: Context, agreed: object) -> ways.Client:

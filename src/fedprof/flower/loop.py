@@ -82,7 +82,7 @@ class Loop:
         if metrics is not None:
             self.result.train_metrics_clientapp[number] = metrics
         if combined is None:
-            LOG.warning("Round %d: %s made no new model; the old one stays", number, type(strategy.base).__name__)
+            LOG.warning("Round %d made no new model; the old one stays", number)
         return arrays if combined is None else combined
 
     def _local(self, number: int, arrays: ArrayRecord) -> MetricRecord | None:

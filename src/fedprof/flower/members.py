@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from fedprof.algorithms.base import CLIENT, Algorithm, Population, Report, State, with_clients
 from fedprof.core.profile import Profile
-from fedprof.errors import FederationError, MatchingError, SettingsError
+from fedprof.errors import FederationError, MatchingError, ProfileError, SettingsError
 from fedprof.flower.arrays import flatten
 from fedprof.flower.cohort import Cohort, Standing, spread
 from fedprof.flower.grid import LOG, NO_ANSWER, exchange, reason
@@ -54,6 +54,7 @@ class Members:
     failures: dict[int, str] = field(default_factory=dict)
     """Why clients that joined sent no profile."""
     _baseline: Profile | None = None
+    """None where nothing is to be compared; clients then keep the divergences that are known."""
     _servers: dict[int, Server] = field(default_factory=dict)
     """The server's side of each open exchange, by node."""
 
@@ -136,9 +137,21 @@ class Members:
         if self.make_baseline is None or not self.algorithm.profiles:
             return
         if self._baseline is None or self._baseline.version != version:
-            self._baseline = _checked(self.make_baseline(arrays, version), version)
-            if self.state:
+            self._baseline = self._usable_baseline(self.make_baseline, arrays, version)
+            if self.state and self._baseline is not None:
                 self.state = self.algorithm.publish(self.state, version, self._baseline)
+
+    def _usable_baseline(self, make: BaselineMaker, arrays: ArrayRecord, version: int) -> Profile | None:
+        """The server's profile; None, in a run under way, if this model gives none that can be matched."""
+        try:
+            baseline = _checked(make(arrays, version), version)
+            self.way.server(baseline)  # refuses what is out of its range
+        except (MatchingError, ProfileError) as error:
+            if not self.state:
+                raise
+            LOG.warning("No client is asked for its profile under model version %d: %s", version, error)
+            return None
+        return baseline
 
     def _ask(
         self, grid: Grid, nodes: Sequence[int], arrays: ArrayRecord, version: int, timeout: float, *, profile: bool

@@ -17,6 +17,8 @@ KEY = "fedprof"
 QUERY = "query.fedprof"
 LONGEST = 200
 """Characters of a name, where more is refused, or of a reason, where more is cut off."""
+TOO_MANY = 2**53
+"""Samples that no client holds; more than this many, and sums of weights lose whole clients."""
 
 
 @dataclass(frozen=True)
@@ -81,7 +83,7 @@ class Answer:
         answer = cls(**{**fields, "failure": one_line(fields["failure"])})
         if not (0 < len(answer.name) <= LONGEST and answer.name.isprintable()):
             raise MatchingError(f"a client's name must be 1 to {LONGEST} printable characters")
-        if not 0 <= answer.samples < 2**53:
+        if not 0 <= answer.samples < TOO_MANY:
             raise MatchingError(f"a client cannot hold {answer.samples} samples")
         return answer
 

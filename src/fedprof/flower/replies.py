@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ import numpy as np
 from flwr.app import ArrayRecord, Message, MetricRecord, RecordDict
 
 from fedprof.algorithms.base import Reply
-from fedprof.flower.arrays import UnusableError, flatten_like
+from fedprof.flower.arrays import Types, UnusableError, flatten_like
 from fedprof.flower.grid import NO_ANSWER, reason
-from fedprof.flower.protocol import Answer
+from fedprof.flower.protocol import TOO_MANY, Answer
 
 
 @dataclass(frozen=True)
@@ -35,7 +34,9 @@ class Asked:
     version: int
 
 
-def hear(asked: Asked, messages: Sequence[Message], arrays: ArrayRecord, weighted_by: str | None) -> Heard:
+def hear(
+    asked: Asked, messages: Sequence[Message], arrays: ArrayRecord, types: Types, weighted_by: str | None
+) -> Heard:
     """Read what came of asking a client; an ``UnusableError`` says why there is nothing to use."""
     if len(messages) != 1:
         raise UnusableError("answered twice" if messages else NO_ANSWER)
@@ -45,7 +46,7 @@ def hear(asked: Asked, messages: Sequence[Message], arrays: ArrayRecord, weighte
     answer = Answer.take(message.content, asked.name)
     if fault := content_fault(message.content, weighted_by):
         raise UnusableError(fault)
-    weights = flatten_like(next(iter(message.content.array_records.values())), arrays)
+    weights = flatten_like(next(iter(message.content.array_records.values())), arrays, types)
     loss = metric(_metrics(message.content), "loss")
     reply = Reply(asked.client, asked.version, loss, weights=weights, draws=asked.draws)
     return Heard(message, answer, reply)
@@ -60,8 +61,8 @@ def content_fault(content: RecordDict, weighted_by: str | None, *, arrays: bool 
     if weighted_by is None:
         return None
     weight = _metrics(content).get(weighted_by)
-    if isinstance(weight, list) or weight is None or not (math.isfinite(weight) and weight > 0):
-        return f"the metric '{weighted_by}' is {weight!r}, expected a positive number"
+    if isinstance(weight, list) or weight is None or not 0 < weight < TOO_MANY:
+        return f"the metric '{weighted_by}' is {weight!r}, expected a positive number below 2**53"
     return None
 
 

@@ -54,6 +54,10 @@ class Roster:
         """The client at a node, if it has said who it is."""
         return self._client_at.get(node)
 
+    def forget(self, node: int) -> None:
+        """Ask a node again who it is."""
+        del self._client_at[node]
+
     def note(self, client: int, samples: int) -> None:
         """Take note of how many samples a client holds, if it could say."""
         self.samples[client] = samples or self.samples[client]
@@ -79,13 +83,18 @@ def introduction(node: int, outcome: RecordDict | Error | None) -> Answer | None
     if outcome is None or (isinstance(outcome, Error) and outcome.code in _GONE):
         LOG.warning("Node %d: %s; it is asked again next round", node, reason(outcome) if outcome else NO_ANSWER)
         return None
-    name = f"node-{node}"
+    name = stand_in(node)
     if isinstance(outcome, Error):
         return Answer(name, failure=reason(outcome))
     try:
         return Answer.take(outcome, name)
     except MatchingError as error:
         return Answer(name, failure=one_line(str(error)))
+
+
+def stand_in(node: int) -> str:
+    """The name of a node that did not say one."""
+    return f"node-{node}"
 
 
 def _by_name(name: str, node: int) -> tuple[int, str, int]:

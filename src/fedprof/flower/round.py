@@ -10,12 +10,13 @@ from flwr.serverapp import Grid
 
 from fedprof.algorithms.gate import gate
 from fedprof.errors import MatchingError
-from fedprof.flower.arrays import UnusableError, flatten
+from fedprof.flower.arrays import Types, UnusableError, flatten
 from fedprof.flower.cohort import Cohort
 from fedprof.flower.grid import LOG, answers, with_lifetime
 from fedprof.flower.members import Fault, Members
-from fedprof.flower.protocol import KEY, one_line
+from fedprof.flower.protocol import KEY, Answer, one_line
 from fedprof.flower.replies import Asked, Heard, evaluation_fault, hear, odd_ones_out
+from fedprof.flower.roster import stand_in
 
 
 @dataclass
@@ -28,6 +29,8 @@ class Round:
     grid: Grid
     arrays: ArrayRecord
     timeout: float
+    types: Types
+    """Of the arrays of the model that the run began with."""
     sent: list[Message] = field(default_factory=list)
     heard: dict[int, Heard] = field(default_factory=dict)
     """Replies that may be used, by client and in client order."""
@@ -80,9 +83,17 @@ class Round:
             client = self.members.roster.client_at(node)
             asked = Asked(client, self.members.roster.names[client], self.cohort.draws[client], self.version)
             try:
-                self.heard[client] = hear(asked, by_node.get(node, ()), self.arrays, weighted_by)
+                self.heard[client] = hear(asked, by_node.get(node, ()), self.arrays, self.types, weighted_by)
             except (UnusableError, MatchingError) as error:
                 self._drop({client: str(error)})
+                continue
+            self._check_name(node, asked, self.heard[client].answer.name)
+
+    def _check_name(self, node: int, asked: Asked, name: str) -> None:
+        """A node that goes by another name now is another client, and is asked next round who it is."""
+        if name != asked.name and asked.name != stand_in(node):
+            self.members.roster.forget(node)
+            self._drop({asked.client: f"the node answers as '{name}' now"})
 
     def _match(self) -> None:
         """Add the divergences; a malformed or stale profile, or one of another length, discredits its whole reply."""
@@ -91,16 +102,18 @@ class Round:
         results = self.members.settle(self.grid, sent, self.version, self.timeout)
         for client, one in list(self.heard.items()):
             result = results.get(node[client])
-            self._note(client, one)
             if isinstance(result, Fault):
                 self._drop({client: f"bad profile: {result.reason}"})
-            elif result is not None:
+                continue
+            self._note(client, one.answer)
+            if result is not None:
                 self.heard[client] = replace(one, reply=replace(one.reply, divergence=result))
 
-    def _note(self, client: int, one: Heard) -> None:
-        self.members.roster.note(client, one.answer.samples)
-        if one.answer.failure:
-            LOG.warning("'%s' trained but sent no profile: %s", one.answer.name, one.answer.failure)
+    def _note(self, client: int, answer: Answer) -> None:
+        roster = self.members.roster
+        roster.note(client, answer.samples)
+        if answer.failure:
+            LOG.warning("'%s' trained but sent no profile: %s", roster.names[client], answer.failure)
 
     def _drop(self, faults: Mapping[int, str]) -> None:
         self.dropped |= {client: one_line(why) for client, why in faults.items()}

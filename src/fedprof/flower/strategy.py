@@ -12,6 +12,7 @@ from dataclasses import asdict, is_dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from flwr.app import ArrayRecord, ConfigRecord, Message, MetricRecord
 from flwr.serverapp import Grid
 from flwr.serverapp.strategy import Result, Strategy
@@ -22,6 +23,7 @@ from fedprof.algorithms.base import Algorithm
 from fedprof.core.profile import Profile
 from fedprof.errors import FederationError, SettingsError
 from fedprof.flower import base as own
+from fedprof.flower.arrays import Types, finite, types_of
 from fedprof.flower.grid import LOG, SomeNodes, wait_for_nodes, with_lifetime
 from fedprof.flower.loop import Evaluate, Loop
 from fedprof.flower.members import BaselineMaker, Members
@@ -32,6 +34,8 @@ from fedprof.randomness import stream
 Baseline = tuple[Any, ...] | BaselineMaker
 """``(model, loader)``, ``(model, loader, layer)``, or a function of arrays and version that makes the profile."""
 TIMEOUT = 3600.0
+EMPTY_ROUNDS = 3
+"""So many rounds in a row without a usable answer are an error, and so is a first round without one."""
 
 
 class FedProf(Strategy):
@@ -74,6 +78,10 @@ class FedProf(Strategy):
         """Seconds that are waited for nodes, in this run."""
         self.going: Round
         """The round of training under way."""
+        self._types: Types = {}
+        """Of the arrays of the model that the run began with."""
+        self._empty = 0
+        """Rounds without a usable answer until now, in a row."""
         self._evaluating: list[Message] = []
         self._about = {"name": name, "goal": goal, "matching": matching}
 
@@ -92,6 +100,7 @@ class FedProf(Strategy):
         After going on, the result holds the metrics of the new rounds only; the store has them all.
         """
         self.patience = timeout if self.timeout is None else self.timeout
+        self._types = types_of(initial_arrays)
         self.summary()
         record = open_record(self.store, self._facts(), resume=self.resume)
         configs = train_config or ConfigRecord(), evaluate_config or ConfigRecord()
@@ -113,7 +122,8 @@ class FedProf(Strategy):
         self.meet(server_round, arrays, grid)
         cohort = self.members.select(server_round, self._cohort_size())
         LOG.info("Round %d: chose %s", server_round, ", ".join(self.members.roster.names[k] for k in cohort.draws))
-        self.going = Round(server_round, self.members, cohort, grid, arrays, self.patience)
+        self._types = self._types or types_of(arrays)
+        self.going = Round(server_round, self.members, cohort, grid, arrays, self.patience, self._types)
         with own.everybody(self.base):
             messages = list(self.base.configure_train(server_round, arrays, config, SomeNodes(grid, cohort.nodes)))
         if not messages:
@@ -126,10 +136,18 @@ class FedProf(Strategy):
         """Drop what must not be used, tell the algorithm the rest, and let the base strategy combine it."""
         self.going.hear(replies, own.weighted_by(self.base))
         if not self.going.heard:
-            raise FederationError(f"round {server_round}: no client's answer can be used ({self.going.reasons()})")
-        combined: tuple[ArrayRecord | None, MetricRecord | None]
-        combined = self.base.aggregate_train(server_round, self.going.usable())
-        return combined
+            self._note_empty(server_round)
+            return None, None
+        self._empty = 0
+        before = own.held(self.base)
+        with np.errstate(over="ignore", invalid="ignore"):  # what comes of an overflow is found out below
+            combined, metrics = self.base.aggregate_train(server_round, self.going.usable())
+        if combined is not None and not finite(combined):
+            name = type(self.base).__name__
+            LOG.warning("Round %d: what %s made of finite updates holds NaN or infinity", server_round, name)
+            own.put_back(self.base, before)
+            combined = None
+        return combined, metrics
 
     def configure_evaluate(
         self, server_round: int, arrays: ArrayRecord, config: ConfigRecord, grid: Grid
@@ -157,6 +175,14 @@ class FedProf(Strategy):
         LOG.info("Store: %s; combining: %s", self.store or "none", type(self.base).__name__)
         self.base.summary()
 
+    def _note_empty(self, number: int) -> None:
+        """One round in which nobody helps is bad luck; a first one, or several in a row, is a federation that fails."""
+        self._empty += 1
+        told = f"round {number}: no client's answer can be used ({self.going.reasons()})"
+        if number == 1 or self._empty == EMPTY_ROUNDS:
+            raise FederationError(told)
+        LOG.error("%s%s", told[0].upper(), told[1:])
+
     def _cohort_size(self) -> int:
         """How many clients to choose of those that can be reached."""
         present = len(self.members.roster.present())
@@ -177,7 +203,12 @@ class FedProf(Strategy):
             "seed": self.seed,
             "federation": {"goal": about["goal"], "matching": about["matching"], "cohort": self.cohort},
         }
-        return {"plan": plan, "aggregation": type(self.base).__name__, "engine": "flower"}
+        return {
+            "plan": plan,
+            "aggregation": type(self.base).__name__,
+            "base": own.settings(self.base),
+            "engine": "flower",
+        }
 
 
 def _algorithm(algorithm: str | Algorithm, alpha: float | str | None) -> Algorithm:

@@ -9,7 +9,9 @@ Two exchanges (``masked``, ``encrypted-mean``): the server's ``receive`` returns
     client.second(answer) -> reply      server.finish(reply) -> divergence
 
 A server side is made for one baseline and one client. A client side lives as long as its client: it remembers which
-model version it answered last (and, between two exchanges, its secret key); ``state()`` is that memory as bytes.
+model version it was asked about last (and, between two exchanges, its secret key); ``state()`` is that memory as bytes.
+Where the profile is hidden, asking uses up the version and a second message uses up the key, whether they are answered
+or refused: a refusal can depend on the data too. ``first`` is ``begin``, which needs no profile yet, and ``answer``.
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from fedprof.errors import MatchingError
 from fedprof.matching import frames
@@ -41,15 +43,21 @@ _R = TypeVar("_R", bytes, float, bytes | float)
 def rounded(divergence: float) -> float:
     """The value a client reports: ``REPORTED_BITS`` bits after the point, or that many significant ones."""
     if not math.isfinite(divergence):
-        raise MatchingError(f"the divergence came out as {divergence}; the server's message does not fit this profile")
+        raise MatchingError(
+            "the divergence came out as no finite number; the server's message does not fit this profile"
+        )
     step = 2.0 ** (max(math.frexp(divergence)[1], 0) - REPORTED_BITS)
     return max(round(divergence / step) * step, 0.0)
 
 
 class Client(ABC):
-    """A client's side. It answers once for each model version, never for one older than the last."""
+    """A client's side. It takes one question about each model version, and none about one older than the last."""
 
     scheme: Scheme
+    parameters: ClassVar[int] = 0
+    """Identifies key sizes and scales; messages made with others are refused."""
+    hides: ClassVar[bool] = True
+    """Whether the server is not to see the profile."""
 
     def __init__(self, state: bytes = b"") -> None:
         (self._next_version,) = _MEMORY.unpack_from(state) if state else (0,)
@@ -59,26 +67,31 @@ class Client(ABC):
         """All that this side must remember until the next call; keep it secret, it may hold a key."""
         return _MEMORY.pack(self._next_version) + self._pending
 
+    def begin(self, question: bytes) -> Frame:
+        """Take a question, which uses up its version: call it, and keep ``state()``, before the profile is made."""
+        asked = frames.unpack(question).require(self.scheme, Kind.QUESTION, self.parameters)
+        if self.hides:
+            self._spend(asked.version)
+        return asked
+
     @abstractmethod
+    def answer(self, asked: Frame, profile: Profile) -> bytes:
+        """Answer the question that ``begin`` took about ``profile``."""
+
     def first(self, question: bytes, profile: Profile) -> bytes:
-        """Answer the server's question about ``profile``."""
+        """Take the server's question and answer it about ``profile``."""
+        return self.answer(self.begin(question), profile)
 
     def second(self, answer: bytes) -> bytes:
         """Answer the server's second message; only schemes of two exchanges have one."""
         raise MatchingError(f"{self.scheme.name} matching has one exchange; the server sent a second message")
 
-    def _read(self, question: bytes, profile: Profile, parameters: int = 0) -> Frame:
-        frame = frames.unpack(question).require(self.scheme, Kind.QUESTION, parameters)
-        return frame.require_match(profile.q, profile.version)
-
-    def _require_due(self, version: int) -> None:
+    def _spend(self, version: int) -> None:
         if version < self._next_version:
             raise MatchingError(
-                f"already answered for model version {self._next_version - 1}, so version {version} is refused: "
-                "each answer reveals one number more about the profile"
+                f"already asked about model version {self._next_version - 1}, so version {version} is refused: "
+                "each answer, and each refusal, reveals something more about the profile"
             )
-
-    def _remember(self, version: int) -> None:
         self._next_version = version + 1
 
 

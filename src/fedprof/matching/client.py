@@ -17,12 +17,10 @@ class DivergenceClient(Client):
 
     scheme = Scheme.CLIENT
 
-    def first(self, question: bytes, profile: Profile) -> bytes:
+    def answer(self, asked: Frame, profile: Profile) -> bytes:
         """The divergence of ``profile``, rounded."""
-        asked = self._read(question, profile)
-        self._require_due(asked.version)
+        asked.require_match(profile.q, profile.version)
         value = rounded(divergence(profile, parse_profile(asked)))
-        self._remember(asked.version)
         return Frame(self.scheme, Kind.FIRST, asked.q, asked.version, pack_number(value)).pack()
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 import struct
+from contextlib import contextmanager
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -20,28 +21,32 @@ from numpy.typing import NDArray
 
 from fedprof.core.divergence import VARIANCE_FLOOR, divergence_arrays
 from fedprof.core.profile import Profile
-from fedprof.errors import MatchingError, MissingExtraError, ProfileError
+from fedprof.errors import FedProfError, MatchingError, MissingExtraError, ProfileError
 from fedprof.matching.base import NUMBER_BYTES, MatchingCost
 from fedprof.matching.frames import OVERHEAD, Frame, Scheme
 from fedprof.matching.keyed import KeyedClient, KeyedServer
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
 Vector = NDArray[np.float64]
 
-PARAMETERS = 1
+PARAMETERS = 2
 DEGREE = 8192
-MODULUS_BITS = (53, 53, 52, 60)
-"""218 bits at degree 8192: the most that the Homomorphic Encryption Standard allows for 128-bit security."""
+MODULUS_BITS = (53, 53, 52, 56)
+"""214 bits: at degree 8192 the most that the guidelines of 2024 (ePrint 2024/463, table 5.2) allow for 128-bit
+security; the Homomorphic Encryption Standard of 2018 allows 218."""
 SCALE = 2.0**45
-"""Without rescaling a square has scale 2**90, which leaves 67 of a ciphertext's 158 bits for its value."""
+"""Without rescaling a square has scale 2**90, which leaves 67 of a ciphertext's 158 bits for its value and its sign."""
 SLOTS = DEGREE // 2
 MAX_Q = 2**16
 LIMIT = 2.0**30
 """Largest mean, in standard deviations of the baseline, that doubles encode precisely enough."""
+LARGEST_SUM = 2.0**64
+"""Of either side's squared means, in those units. The squared differences then sum to at most 2**66, and with at most
+twice ``LARGEST_SUM`` for the variances all stays below 2**67, beyond which the value would wrap unnoticed."""
 
-KEY_BYTES, CIPHERTEXT_BYTES, ANSWER_BYTES = 37_907_500, 367_400, 367_400
+KEY_BYTES, CIPHERTEXT_BYTES, ANSWER_BYTES = 37_357_200, 367_400, 367_400
 """Measured; TenSEAL compresses, so they vary by a few hundred bytes."""
 CYCLES = (1_000_000_000, 60_000_000)
 """A client's cycles: fixed (nearly all for the keys), and for each ciphertext (benchmarks/private.py)."""
@@ -56,13 +61,15 @@ class EncryptedMeanClient(KeyedClient):
     parameters = PARAMETERS
 
     def _encrypted(self, asked: Frame, profile: Profile) -> tuple[bytes, bytes]:
-        slots = np.append(_in_deviations(profile, _variances(asked.payload, asked)), 0.0)
+        slots = np.append(_in_deviations(profile, _variances(asked.payload, asked), "client"), 0.0)
         keys = new_keys()
         encrypted = [tenseal().ckks_vector(keys, part.tolist()).serialize() for part in _parts(slots)]
         return _join([_floats(profile.variance), _public(keys), *encrypted]), _secret(keys)
 
     def _decrypted(self, answer: Frame, secret: bytes) -> float:
-        (total,) = _load_vector(_load_keys(secret), answer.payload, 1).decrypt()
+        keys = _load_keys(secret)
+        with _sent("ciphertext of these keys"):
+            (total,) = _load_vector(keys, answer.payload, 1).decrypt()
         return float(total) / (2 * answer.q)
 
 
@@ -75,7 +82,7 @@ class EncryptedMeanServer(KeyedServer):
     def __init__(self, baseline: Profile) -> None:
         super().__init__(baseline)
         tenseal()
-        self._means = _in_deviations(baseline, baseline.variance.astype(np.float64))
+        self._means = _in_deviations(baseline, baseline.variance.astype(np.float64), "baseline")
 
     def _offered(self) -> bytes:
         return _floats(self.baseline.variance)
@@ -83,12 +90,18 @@ class EncryptedMeanServer(KeyedServer):
     def _evaluated(self, reply: Frame) -> bytes:
         variances, public, *encrypted = _split(reply)
         spread = 2 * reply.q * _spread(_variances(variances, reply), self.baseline)
+        if spread > 2 * LARGEST_SUM:
+            raise MatchingError(
+                "the client's variances differ more from the baseline's than encrypted-mean matching can express; "
+                "use matching='client'"
+            )
         slots = _parts(np.append(self._means, -math.sqrt(spread)))
         if len(encrypted) != len(slots):
             raise MatchingError(f"{len(encrypted)} ciphertexts came where {len(slots)} were due")
         keys = _load_keys(public)
-        sums = (_sum_of_squares(keys, *pair) for pair in zip(encrypted, slots, strict=True))
-        return bytes(reduce(add, sums).serialize())
+        with _sent("keys and ciphertexts to compute with"):
+            sums = (_sum_of_squares(keys, *pair) for pair in zip(encrypted, slots, strict=True))
+            return bytes(reduce(add, sums).serialize())
 
 
 def costs(q: int) -> MatchingCost:
@@ -130,42 +143,55 @@ def _secret(keys: Any) -> bytes:
     )
 
 
-def _load_keys(data: bytes) -> Any:
+@contextmanager
+def _sent(what: str) -> Iterator[None]:
+    """Inside, TenSEAL works on the other side's bytes. Whatever it then raises, and it documents none, they caused."""
     try:
+        yield
+    except FedProfError:
+        raise
+    except Exception as error:
+        raise MatchingError(f"the message holds no {what}: {error}") from error
+
+
+def _load_keys(data: bytes) -> Any:
+    with _sent("TenSEAL keys"):
         keys = tenseal().context_from(data)
-    except (ValueError, RuntimeError, IndexError) as error:
-        raise MatchingError(f"the message holds no TenSEAL keys: {error}") from error
-    parameters = keys.seal_context().data.key_context_data().parms()
-    bits = tuple(modulus.bit_count() for modulus in parameters.coeff_modulus())
+        parameters = keys.seal_context().data.key_context_data().parms()
+        bits = tuple(modulus.bit_count() for modulus in parameters.coeff_modulus())
     if (parameters.poly_modulus_degree(), bits) != (DEGREE, MODULUS_BITS):
-        raise MatchingError(f"keys of degree {parameters.poly_modulus_degree()}, moduli {bits} are not parameter set 1")
+        raise MatchingError(f"keys of degree {parameters.poly_modulus_degree()}, moduli {bits} are not parameter set 2")
     keys.auto_rescale = False
     return keys
 
 
 def _load_vector(keys: Any, data: bytes, size: int) -> Any:
-    try:
+    with _sent("ciphertext of these keys"):
         vector = tenseal().ckks_vector_from(keys, data)
-    except (ValueError, RuntimeError, IndexError) as error:
-        raise MatchingError(f"the message holds no ciphertext of these keys: {error}") from error
     if vector.size() != size:
         raise MatchingError(f"a ciphertext holds {vector.size()} numbers where {size} were due")
     return vector
 
 
 def _sum_of_squares(keys: Any, ciphertext: bytes, shift: Vector) -> Any:
-    difference = _load_vector(keys, ciphertext, len(shift)) - shift.tolist()
+    vector = _load_vector(keys, ciphertext, len(shift))
+    (inside,) = vector.ciphertext()
+    if inside.scale != SCALE or inside.coeff_modulus_size() != len(MODULUS_BITS) - 1:
+        raise MatchingError("a ciphertext has another scale or level than parameter set 2 gives it")
+    difference = vector - shift.tolist()
     return (difference * difference).sum()
 
 
-def _in_deviations(profile: Profile, variances: Vector) -> Vector:
-    means = profile.mean / np.sqrt(np.maximum(variances, VARIANCE_FLOOR))
-    if profile.q > MAX_Q or np.abs(means).max() > LIMIT:
-        raise MatchingError(  # without the values: a client's refusal goes to the server
-            f"encrypted-mean matching takes q up to {MAX_Q} and means up to {LIMIT:.0f} standard deviations of the "
-            "baseline, and these go beyond; use matching='client'"
+def _in_deviations(profile: Profile, variances: Vector, whose: str) -> Vector:
+    means = np.asarray(profile.mean / np.sqrt(np.maximum(variances, VARIANCE_FLOOR)), dtype=np.float64)
+    if profile.q > MAX_Q:
+        raise MatchingError(f"encrypted-mean matching takes q up to {MAX_Q}, not {profile.q}; use matching='client'")
+    if np.abs(means).max() > LIMIT or np.square(means).sum() > LARGEST_SUM:
+        raise MatchingError(  # without the values
+            f"encrypted-mean matching takes means up to {LIMIT:.0f} standard deviations of the baseline, whose squares "
+            f"sum to {LARGEST_SUM:.1e} at most, and the {whose}'s go beyond; use matching='client'"
         )
-    return np.asarray(means, dtype=np.float64)
+    return means
 
 
 def _spread(variances: Vector, baseline: Profile) -> float:

@@ -23,28 +23,24 @@ TOLERANCE = 1e-3
 class KeyedClient(Client):
     """Encrypts its profile under a key of its own, used for this one profile and then forgotten."""
 
-    parameters: ClassVar[int]
-    """Identifies key sizes and scales; messages made with others are refused."""
-
-    def first(self, question: bytes, profile: Profile) -> bytes:
+    def answer(self, asked: Frame, profile: Profile) -> bytes:
         """The encrypted profile, with what the server needs to compute on it."""
-        asked = self._read(question, profile, self.parameters)
-        self._require_due(asked.version)
+        asked.require_match(profile.q, profile.version)
         payload, secret = self._encrypted(asked, profile)
-        self._remember(asked.version)
         key = secrets.token_bytes(16)
         self._pending = _OPEN.pack(key, asked.q) + secret
         return Frame(self.scheme, Kind.FIRST, asked.q, asked.version, payload, self.parameters, key).pack()
 
     def second(self, answer: bytes) -> bytes:
-        """Decrypt and report the divergence, rounded; the key is forgotten."""
-        frame = frames.unpack(answer).require(self.scheme, Kind.ANSWER, self.parameters)
-        if not self._pending:
+        """Decrypt and report the divergence, rounded."""
+        # Forgotten first: with a key that outlives a refusal, answers could be tried until one is not refused.
+        pending, self._pending = self._pending, b""
+        if not pending:
             raise MatchingError("no exchange is open here: this profile was matched already, or never sent")
-        key, q = _OPEN.unpack_from(self._pending)
+        frame = frames.unpack(answer).require(self.scheme, Kind.ANSWER, self.parameters)
+        key, q = _OPEN.unpack_from(pending)
         frame.require_match(q, self._next_version - 1, key)
-        value = self._decrypted(frame, self._pending[_OPEN.size :])
-        self._pending = b""
+        value = self._decrypted(frame, pending[_OPEN.size :])
         if value < -TOLERANCE:
             # Without the value: over Flower a refusal's text goes to the server, which must not learn it.
             raise MatchingError("the server's answer decrypts to an impossible divergence; no baseline gives that")

@@ -12,7 +12,7 @@ coefficients of polynomials over ``ring``, so an inner product is the constant c
 2. ``first``: with s a fresh secret, the public key b = e - a s and ciphertexts c_j = phi_j + e_j - a_j s, one for every
    4096 elements.
 3. ``answer``: with C_j the coefficients, u a fresh secret: d = sum_j C_j a_j + u a + e' and, of the polynomial
-   sum_j C_j c_j + u b, the constant coefficient alone, plus the constant, an error and a random number below 2**-24.
+   sum_j C_j c_j + u b, the constant coefficient alone, plus the constant, an error and a random number below 2**-24 q.
    u a hides C in d; all other coefficients, which would tell more than the sum, are withheld (which is what adding a
    random mask without constant coefficient would amount to).
 4. ``second``: the constant coefficient of d s, added to that number, is the divergence. It is rounded and reported.
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from fedprof.core.profile import Profile
     from fedprof.matching.ring import Residues
 
-PARAMETERS = 1
+PARAMETERS = 2
 """Identifies the ring and the scales below; a message made with others is refused."""
 LIMIT = 2.0**18
 """Largest mean and standard deviation, on either side."""
@@ -46,12 +46,13 @@ MAX_Q = 2**16
 CHUNK = ring.N // 2
 """Profile elements to a ciphertext."""
 
-SQUARE_BITS, MEAN_BITS, COEFFICIENT_BITS = 64, 82, 58
+SQUARE_BITS, MEAN_BITS, COEFFICIENT_BITS = 62, 80, 57
 """Bits after the point of mu^2 + s, mu and 1 / (2 S). With errors of a few units in the last place, a coefficient up to
 1 / (2 VARIANCE_FLOOR) and means up to LIMIT they keep the divergence's error below 2**-17 max(1, div); and q times the
 largest divergence, at TOTAL_BITS, stays below Q / 2."""
 TOTAL_BITS = SQUARE_BITS + COEFFICIENT_BITS
 NOISE_BITS = TOTAL_BITS - 24
+"""Bits of the random number that is added to q times the divergence, times q: 2**-24 of the divergence itself."""
 
 CYCLES = (20_000_000, 12_000_000)
 """A client's cycles: fixed, and for each ciphertext (benchmarks/private.py)."""
@@ -176,7 +177,7 @@ def _evaluate(baseline: Profile, public: Residues, ciphertexts: list[Residues], 
         factor = ring.reversed_polynomial(c)
         hidden = ring.plus(hidden, ring.times(factor, ring.expand(seed, str(j))))
         total = ring.plus(total, ring.times(factor, ciphertext))
-    noise = int(ring.error_coefficients(1)[0]) + secrets.randbits(NOISE_BITS)
+    noise = int(ring.error_coefficients(1)[0]) + secrets.randbelow(baseline.q << NOISE_BITS)
     number = (ring.constant(total) + constant + noise) % ring.Q
     return ring.to_bytes(hidden) + number.to_bytes(ring.SCALAR_BYTES, "little")
 

@@ -13,10 +13,11 @@ class PlainClient(Client):
     """Sends its profile whenever it is asked: it hides nothing, so there is nothing to ration."""
 
     scheme = Scheme.PLAIN
+    hides = False
 
-    def first(self, question: bytes, profile: Profile) -> bytes:
+    def answer(self, asked: Frame, profile: Profile) -> bytes:
         """The profile's own bytes."""
-        asked = self._read(question, profile)
+        asked.require_match(profile.q, profile.version)
         return Frame(self.scheme, Kind.FIRST, asked.q, asked.version, profile.to_bytes()).pack()
 
 
