@@ -63,11 +63,15 @@ def main() -> None:
 
 def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", choices=list(PARTS), default=list(PARTS), metavar="PART")
+    parser.add_argument("parts", nargs="*", metavar="PART")
     parser.add_argument("--turns", type=int, default=5)
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--out", type=Path, help="also write micro-DATE.md into this folder")
-    return parser.parse_args()
+    options = parser.parse_args()
+    if unknown := set(options.parts) - PARTS.keys():
+        parser.error(f"no part {', '.join(unknown)}; there are {', '.join(PARTS)}")
+    options.parts = options.parts or list(PARTS)
+    return options
 
 
 def native(options: argparse.Namespace) -> str:
