@@ -11,6 +11,7 @@ import pytest
 import torch_cases as cases
 
 from fedprof.errors import SettingsError
+from fedprof.models.registry import create
 from fedprof.training.choose import available_cpus, make_engine
 
 TESTS = Path(__file__).parent
@@ -31,6 +32,15 @@ def test_a_sequence_of_plain_layers_goes_to_the_native_engine():
 @pytest.mark.parametrize("case", ["lstm", "batch norm", "dropout"])
 def test_any_other_model_goes_to_pytorch(case):
     assert chosen(cases.CASES[case]()) == "torch"
+
+
+def test_wide_dense_layers_go_to_pytorch_where_there_is_no_avx512(monkeypatch):
+    wide = dataclasses.replace(cases.mlp(), model=create("mlp", 0, inputs=6, hidden=[2048, 2048], outputs=4))
+    for lanes, name in ((16, "native"), (8, "torch")):
+        monkeypatch.setattr("fedprof.training.native.engine.widest", lambda lanes=lanes: lanes)
+        assert chosen(wide) == name
+        assert chosen(wide, "native", 1) == "native"
+        assert chosen(cases.mlp()) == "native"
 
 
 def test_pytorch_can_be_asked_for():
@@ -61,6 +71,7 @@ import warnings
 sys.modules["numba"] = None
 import torch_cases as cases
 from fedprof.errors import SettingsError
+from fedprof.models.registry import create
 from fedprof.training.choose import make_engine
 with warnings.catch_warnings(record=True) as said:
     assert make_engine(cases.mlp()).name == "torch"

@@ -35,7 +35,7 @@ def make_engine(
         raise SettingsError(f"workers is {workers}; it takes at least one")
     check_device(device)
     count = workers or (min(_MOST_WORKERS, available_cpus()) if device == "cpu" else 1)
-    obstacle = _obstacle_to_native(workload, device) if name != "torch" else "the torch engine was asked for"
+    obstacle = _obstacle_to_native(workload, device, name) if name != "torch" else "the torch engine was asked for"
     if name == "native" and obstacle:
         raise SettingsError(f"the native engine cannot run this task: {obstacle}; use the torch engine")
     return _torch(workload, count, device) if obstacle else _native(workload, count, say)
@@ -61,16 +61,16 @@ def available_cpus() -> int:
     return os.cpu_count() or 1
 
 
-def _obstacle_to_native(workload: Workload, device: str) -> str | None:
+def _obstacle_to_native(workload: Workload, device: str, name: str) -> str | None:
     if device != "cpu":
         return f"it runs on the CPU, not on {device}"
     try:
-        from fedprof.training.native.engine import supports
+        from fedprof.training.native.engine import slower, supports
     except ImportError as error:  # Numba refuses a Python or a NumPy newer than itself
         obstacle = f"Numba cannot be imported ({error})"
         warnings.warn(f"{obstacle}: PyTorch trains, slower than the native engine", RuntimeWarning, stacklevel=3)
         return obstacle
-    return supports(workload)
+    return supports(workload) or (slower(workload) if name == "auto" else None)
 
 
 def _native(workload: Workload, workers: int, say: Callable[[str], None] | None) -> Engine:

@@ -16,8 +16,8 @@ from fedprof.training.torch_trainer import Tally, loss_function
 if TYPE_CHECKING:
     from fedprof.core.profile import Profile
 
-_CHUNK = 1024
-"""Validation samples in one job, at least: fixed, so that sums are the same at any number of workers."""
+_CHUNK, _FEWEST = 1024, 8
+"""Validation samples in a job, and jobs where there are fewer of them; whatever is left over fills its last batch."""
 
 
 class TorchEngine:
@@ -82,8 +82,9 @@ class TorchEngine:
         self._crew.close()
 
     def _chunks(self) -> list[slice]:
+        """Whole batches, the same whatever the number of workers, and enough of them for several."""
         batch, total = self._work.evaluation_batch, len(self._work.validation)
-        size = -(-_CHUNK // batch) * batch
+        size = -(-min(_CHUNK, -(-total // _FEWEST)) // batch) * batch
         return [slice(start, min(start + size, total)) for start in range(0, total, size)]
 
 

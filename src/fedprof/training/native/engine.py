@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,6 +12,7 @@ from fedprof.core.profile import Moments, Profile
 from fedprof.errors import DataError, SettingsError
 from fedprof.randomness import stream
 from fedprof.training.engine import Evaluation, Recipe, Update, Vector, Workload
+from fedprof.training.native import records
 from fedprof.training.native.closed_form import ClosedForm
 from fedprof.training.native.crew import Crew
 from fedprof.training.native.layout import pack_weights, piece_width
@@ -22,6 +24,8 @@ from fedprof.training.native.worker import Workbench
 _CHUNK = 2048
 """Validation samples a task: fixed, so that sums are the same at any number of workers."""
 _EVALUATION_WIDTH = 64
+_AVX512, _LARGE = 16, 2_000_000
+"""Floats in the widest vectors; weights of a dense layer that without those is left to PyTorch."""
 
 
 def supports(workload: Workload) -> str | None:
@@ -31,6 +35,15 @@ def supports(workload: Workload) -> str | None:
     except UnsupportedError as reason:
         return str(reason)
     return None
+
+
+def slower(workload: Workload) -> str | None:
+    """Say why PyTorch trains this workload as fast or faster, as measured (``benchmarks/micro.py sweep avx2``)."""
+    layers = read_network(workload).layers
+    largest = max((prod(one.source) * one.shape[0] for one in layers if one.kind == records.DENSE), default=0)
+    if widest() == _AVX512 or largest < _LARGE:
+        return None
+    return f"without AVX-512, PyTorch is as quick for a dense layer of {largest:,} weights"
 
 
 class NativeEngine:
