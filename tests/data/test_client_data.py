@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from fedprof.data import partition as deal
-from fedprof.data.build import client_data, standardisation, standardised
+from fedprof.data.build import client_data, standardisation
 from fedprof.data.clients import ClientData, Samples
 from fedprof.data.damage import DAMAGES, Clean
 from fedprof.errors import DataError, SettingsError
@@ -87,16 +87,6 @@ def test_standardised_pixels_have_mean_0_and_deviation_1(digits):
     held, _ = data.samples(0)
     assert abs(held.mean()) < 1e-4
     assert abs(held.std() - 1) < 1e-4
-
-
-def test_own_clients_and_their_server_standardise_alike(digits):
-    x, y = digits
-    clients = client_data(x[:1000], y[:1000], deal.iid(1000, 3, stream(0, "p")), {}, 0)
-    clients, validation = standardised(clients, Samples(x[1000:], y[1000:]))
-    assert abs(clients.pool.standardised().mean()) < 1e-4
-    assert np.array_equal(validation.shift, clients.pool.shift)
-    assert np.array_equal(validation.scale, clients.pool.scale)
-    assert clients.sizes.sum() == 1000
 
 
 def test_emnist_has_the_mean_and_deviation_that_are_known_for_it(real):

@@ -17,7 +17,10 @@ from fedprof.errors import DataError
 if TYPE_CHECKING:
     from fedprof.data.catalogue import Source
 
-data = typer.Typer(help="Get, check and look at the public data sets.", no_args_is_help=True)
+data = typer.Typer(
+    help="Get, check and look at the public data sets.\n\nExample:\n- `fedprof data fetch mnist` - then `run mnist`",
+    no_args_is_help=True,
+)
 MEGABYTE = 1e6
 Names = Annotated[
     list[str] | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -57,13 +56,6 @@ def standardisation(x: Array) -> tuple[NDArray[np.float32], NDArray[np.float32]]
     mean, std = mean_and_deviation(x)
     constant = std <= 1e-6 * np.abs(mean)
     return mean, np.where(constant, np.float32(1), std)
-
-
-def standardised(clients: ClientData, validation: Samples) -> tuple[ClientData, Samples]:
-    """Let clients and server standardise their inputs by the mean and deviation of all clients' data."""
-    shift, scale = standardisation(clients.pool.x)
-    pool = replace(clients.pool, shift=shift, scale=scale)
-    return replace(clients, pool=pool), replace(validation, shift=shift, scale=scale)
 
 
 Step = tuple[Damage, dict[str, Any]]

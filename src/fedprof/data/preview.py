@@ -21,14 +21,12 @@ _SHOWN_IMAGES = 12
 _SHOWN_FEATURES = 9
 
 
-def preview(
-    data: ClientData, path: Path | str, *, kinds: Sequence[str] | None = None, features: Sequence[str] | None = None
-) -> Path:
+def preview(data: ClientData, path: Path | str, *, features: Sequence[str] | None = None) -> Path:
     """Draw, for each kind of client that exists, samples of its first client (images) or all its values (tables).
 
     ``features`` names the columns of a table. The file's ending chooses the format: PNG, PDF or SVG.
     """
-    shown = [kind for kind in (kinds or data.kinds) if len(_clients_of(data, kind))]
+    shown = [kind for kind in data.kinds if len(_clients_of(data, kind))]
     figure = _images(data, shown) if is_image(data.pool.x) else _tables(data, shown, features)
     figure.savefig(path, dpi=120)
     return Path(path)
