@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from fedprof.core.capture import profile
+    from fedprof.core.capture import moments, profile
     from fedprof.core.divergence import divergence
     from fedprof.core.profile import Profile
     from fedprof.core.sampling import sample
@@ -25,6 +25,7 @@ _HOME = {
     "Profile": "fedprof.core.profile",
     "divergence": "fedprof.core.divergence",
     "log_scores": "fedprof.core.scores",
+    "moments": "fedprof.core.capture",
     "profile": "fedprof.core.capture",
     "sample": "fedprof.core.sampling",
     "scores": "fedprof.core.scores",
@@ -37,6 +38,7 @@ __all__ = [
     "__version__",
     "divergence",
     "log_scores",
+    "moments",
     "profile",
     "sample",
     "scores",

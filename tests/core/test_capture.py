@@ -14,7 +14,7 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 from fedprof import Profile, divergence, profile, scores, stream
-from fedprof.core.capture import default_layer
+from fedprof.core.capture import default_layer, moments
 from fedprof.errors import DataError, FedProfError, LayerError, ProfileError
 
 
@@ -131,6 +131,13 @@ def test_one_pass_is_as_good_as_two_where_the_mean_dwarfs_the_spread(mean, std):
 def test_data_may_come_in_any_usual_form(net, wrap):
     x = images()
     assert_profile_of(profile(net, wrap(x, torch.arange(20)), "fc1"), activations(net, x))
+
+
+def test_parts_of_the_data_profiled_apart_merge_to_the_whole(net):
+    x = images()
+    first, second = moments(net, x[:7], "fc1"), moments(net, x[7:], "fc1")
+    first.merge(second)
+    assert first.to_profile(3) == profile(net, x, "fc1", version=3)
 
 
 def test_integer_inputs_stay_integers():

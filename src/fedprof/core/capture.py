@@ -45,6 +45,18 @@ def profile(
     One pass in evaluation mode without gradients, in O(q) memory. The model (mode of every submodule, parameters,
     buffers, hooks), PyTorch's random state and that of the loader's generator are left as they were.
     """
+    return moments(model, data, layer, fuse=fuse, device=device).to_profile(version)
+
+
+def moments(
+    model: nn.Module,
+    data: Iterable[Any] | torch.Tensor | NDArray[np.generic] | Dataset[Any],
+    layer: str | None = None,
+    *,
+    fuse: Fuse | None = None,
+    device: torch.device | str | None = None,
+) -> Moments:
+    """What ``profile`` rounds: the moments in float64. Those of parts of the data ``merge`` to those of the whole."""
     name = default_layer(model) if layer is None else layer
     target = device if device is not None else _device_of(model)
     recorder = _Recorder(name, fuse)
@@ -57,7 +69,7 @@ def profile(
                 recorder.check_ran(number)
         finally:
             hook.remove()
-    return recorder.to_profile(version)
+    return recorder.moments()
 
 
 def default_layer(model: nn.Module) -> str:
@@ -132,10 +144,10 @@ class _Recorder:
                 f"layer {self._name!r} exists but never ran for batch {batch}; name a layer the model uses"
             )
 
-    def to_profile(self, version: int) -> Profile:
+    def moments(self) -> Moments:
         if self._moments is None or not self._moments.count:
             raise LayerError(f"no samples to profile layer {self._name!r} with: the data gave no batch, or empty ones")
-        return self._moments.to_profile(version)
+        return self._moments
 
 
 def _inputs(data: Any, dtype: torch.dtype) -> Iterator[Any]:
