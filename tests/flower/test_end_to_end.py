@@ -16,7 +16,7 @@ import pytest
 
 pytest.importorskip("flwr", reason="needs the flower extra: pip install 'fedprof[flower]'")
 
-from fedprof.simulation.store import Store
+from fedprof.simulation.store import Store, holds_nothing
 from fedprof.simulation.summary import summarise
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
@@ -274,7 +274,7 @@ def is_server_app(folder, port):
 
 
 def last_round(path):
-    if not path.exists():
+    if holds_nothing(path):
         return -1
     store = Store.open(path, read_only=True)
     try:
