@@ -14,7 +14,10 @@ T = TypeVar("T")
 
 
 def spare_others(
-    work: Callable[[Sequence[int]], list[T]], clients: Sequence[int], doing: str, *, proven: bool = False
+    work: Callable[[Sequence[int]], list[T]],
+    clients: Sequence[int],
+    doing: str,
+    proven: Callable[[], bool] = lambda: False,
 ) -> tuple[list[T], dict[int, str]]:
     """Do clients' work together; should that fail, one by one: the results, and why which client has none.
 
@@ -29,7 +32,7 @@ def spare_others(
                 results += work([client])
             except CLIENT_ERRORS as error:
                 failed[client] = _reason(error, f"{doing} client {client}")
-        if not results and not proven:
+        if not results and not proven():
             raise
         return results, failed
 

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 WEIGHTS, BASELINE = "weights", "baseline"
 ALGORITHM = "algorithm/"
+EMPTY_ROUNDS = 2
+"""After so many rounds without an answer, one in which everybody's training fails is an error."""
 AT_ONCE = 5000
 """Initial profiles held in memory at a time."""
 
@@ -146,8 +148,13 @@ class Run:
             return self.engine.train(self.weights, number, clients, recipe, profile=profile)
 
         clients = sorted(one.client for one in outcome.merged)
-        updates, failed = spare_others(train, clients, "training", proven=number > 1)
+        updates, failed = spare_others(train, clients, "training", self._has_trained_lately)
         return {update.client: update for update in updates}, failed
+
+    def _has_trained_lately(self) -> bool:
+        """Whether one of the last rounds had an answer: one cohort of bad clients is bad luck, several are not."""
+        answers = self.store.query("SELECT accepted FROM rounds WHERE round ORDER BY round DESC LIMIT ?", EMPTY_ROUNDS)
+        return any(accepted for (accepted,) in answers)
 
     def _profile_everybody(self) -> dict[int, str]:
         """Learn all clients' profiles under the initial model; who has none, and why."""
